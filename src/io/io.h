@@ -1,0 +1,63 @@
+// The only door to the operating system's files and clock. Everything that reads or writes goes through an Io, so that
+// tests can put a decorator in between (sim/). real_io() is the machine itself.
+//
+// Thread rule: every method may be called from any thread at any time; a File's reads are positional and do not disturb
+// each other. Errors carry the path, what was tried and the system's word for the failure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace evros::io {
+
+/// An open file. Closed by its destructor; a writer that cares about durability calls sync() first.
+class File {
+ public:
+  virtual ~File() = default;
+  virtual const std::string& path() const = 0;
+  /// Length in bytes when it was opened or last written through this object.
+  virtual uint64_t size() const = 0;
+  /// Fills `out` from `offset`. A file that ends before that is an error (Code::bad_file), never a short read.
+  virtual Status read_at(uint64_t offset, std::span<std::byte> out) const = 0;
+  /// Writes all of `bytes` at `offset`, extending the file (with a hole, where the system has them) when needed.
+  virtual Status write_at(uint64_t offset, std::span<const std::byte> bytes) = 0;
+  /// Sets the length; growing leaves a hole.
+  virtual Status truncate(uint64_t size) = 0;
+  /// Returns when the content is on stable storage.
+  virtual Status sync() = 0;
+};
+
+class Io {
+ public:
+  virtual ~Io() = default;
+  virtual Result<std::unique_ptr<File>> open(const std::string& path) = 0;    // for reading
+  virtual Result<std::unique_ptr<File>> create(const std::string& path) = 0;  // for writing; truncates
+  virtual Status rename(const std::string& from, const std::string& to) = 0;
+  virtual Status remove(const std::string& path) = 0;
+  virtual Status sync_folder(const std::string& path) = 0;
+  virtual Status make_folder(const std::string& path) = 0;  // parents too; existing is fine
+  virtual bool exists(const std::string& path) const = 0;
+  virtual bool is_folder(const std::string& path) const = 0;
+  /// Names (not paths) in a folder, sorted.
+  virtual Result<std::vector<std::string>> list(const std::string& path) const = 0;
+  /// Monotonic time in nanoseconds.
+  virtual uint64_t now_ns() const = 0;
+};
+
+/// The machine's own files and clock.
+Io& real_io();
+
+/// The whole file; refused with Code::bad_file when longer than `limit` bytes.
+Result<std::string> read_file(Io& io, const std::string& path, uint64_t limit);
+
+/// folder + "/" + name.
+std::string join(std::string_view folder, std::string_view name);
+
+}  // namespace evros::io
