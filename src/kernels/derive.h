@@ -1,0 +1,23 @@
+// Host-side derivations of weights at load and at conversion (docs/numerics.md, "derived weights"): float32, this math.h,
+// so that a safetensors folder and the GGUF made from it give the same bits.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "format/tensor_type.h"
+
+namespace evros::kernels {
+
+/// Dequantises `out.size()` elements (whole rows) of any type that can_multiply() or that is a plain number type.
+void dequantize(format::TensorType type, const std::byte* data, std::span<float> out);
+
+/// Quantises `in` to f32, f16, bf16, q8_0 or q4_0 (the reference rounding of PyPI gguf). out has row_bytes(type, in.size()).
+void quantize_weights(format::TensorType type, std::span<const float> in, std::byte* out);
+
+/// In place: 1 + w.
+void plus_one(std::span<float> w);
+/// In place: -exp(w).
+void neg_exp(std::span<float> w);
+
+}  // namespace evros::kernels
