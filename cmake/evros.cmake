@@ -1,9 +1,37 @@
 # evros_library(folder DEPS other folders... [LIBS public libraries...] [PRIVATE_LIBS libraries...])
 # A static library from src/<folder>/**.cc and, from **_test.cc, one test program <folder>_test.
 # src/<folder>/*_fuzz.cc become libFuzzer programs when EVROS_FUZZ is on; src/<folder>/main.cc is left to the caller.
+#
+# Two targets gather what the caller would otherwise have to list: evros_tests builds every test program that this
+# configuration has, evros_fuzzers every fuzz program, whose names also stand in <build>/fuzzers.txt.
+add_custom_target(evros_tests)
+add_custom_target(evros_fuzzers)
+file(WRITE ${CMAKE_BINARY_DIR}/fuzzers.txt "")
+
+# Is this folder's test program wanted? EVROS_TEST_FOLDERS empty means all of them.
+function(evros_wants_tests folder result)
+  if(EVROS_TESTS AND (NOT EVROS_TEST_FOLDERS OR folder IN_LIST EVROS_TEST_FOLDERS))
+    set(${result} ON PARENT_SCOPE)
+  else()
+    set(${result} OFF PARENT_SCOPE)
+  endif()
+endfunction()
+
+# A test program built and run like all others. What it needs to find its data comes in as two macros.
+function(evros_test_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE EVROS_SOURCE_DIR="${CMAKE_SOURCE_DIR}" EVROS_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  add_test(NAME ${name} COMMAND ${name})
+  add_dependencies(evros_tests ${name})
+endfunction()
+
 function(evros_library folder)
   cmake_parse_arguments(ARG "" "" "DEPS;LIBS;PRIVATE_LIBS" ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY EVROS_FOLDERS ${folder})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "/cuda/")  # a backend of its own: cmake/cuda.cmake
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   set(fuzzers ${sources})
@@ -20,12 +48,9 @@ function(evros_library folder)
     endif()
   endforeach()
   target_link_libraries(${folder} PUBLIC ${ARG_LIBS} PRIVATE ${ARG_PRIVATE_LIBS})
-  if(EVROS_TESTS AND tests)
-    add_executable(${folder}_test ${tests})
-    target_link_libraries(${folder}_test PRIVATE ${folder} ${ARG_PRIVATE_LIBS} GTest::gtest_main)
-    target_compile_definitions(${folder}_test PRIVATE EVROS_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
-                                                      EVROS_BINARY_DIR="${CMAKE_BINARY_DIR}")
-    add_test(NAME ${folder}_test COMMAND ${folder}_test)
+  evros_wants_tests(${folder} wanted)
+  if(wanted AND tests)
+    evros_test_program(${folder}_test SOURCES ${tests} LIBS ${folder} ${ARG_PRIVATE_LIBS})
   endif()
   if(EVROS_FUZZ)
     foreach(fuzzer ${fuzzers})
@@ -33,6 +58,23 @@ function(evros_library folder)
       add_executable(${name} ${fuzzer})
       target_link_libraries(${name} PRIVATE ${folder} ${ARG_PRIVATE_LIBS})
       target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+      add_dependencies(evros_fuzzers ${name})
+      file(APPEND ${CMAKE_BINARY_DIR}/fuzzers.txt "${name}\n")
     endforeach()
   endif()
+endfunction()
+
+# A preset that asks for the tests of a folder gets them, or an error: a renamed folder or a lost test file must not turn
+# a sanitizer run into an empty one. (A folder of the plan without any code yet is only mentioned.)
+function(evros_check_test_folders)
+  get_property(folders GLOBAL PROPERTY EVROS_FOLDERS)
+  foreach(folder ${EVROS_TEST_FOLDERS})
+    if(NOT folder IN_LIST folders)
+      message(FATAL_ERROR "EVROS_TEST_FOLDERS names '${folder}', which is not a folder of src/")
+    elseif(TARGET ${folder} AND EVROS_TESTS AND NOT TARGET ${folder}_test)
+      message(FATAL_ERROR "EVROS_TEST_FOLDERS names '${folder}', but src/${folder} has no *_test.cc")
+    elseif(NOT TARGET ${folder})
+      message(STATUS "src/${folder} has no code yet: its tests are not part of this build")
+    endif()
+  endforeach()
 endfunction()

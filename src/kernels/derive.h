@@ -2,6 +2,7 @@
 // so that a safetensors folder and the GGUF made from it give the same bits.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -14,6 +15,9 @@ void dequantize(format::TensorType type, const std::byte* data, std::span<float>
 
 /// Quantises `in` to f32, f16, bf16, q8_0 or q4_0 (the reference rounding of PyPI gguf). out has row_bytes(type, in.size()).
 void quantize_weights(format::TensorType type, std::span<const float> in, std::byte* out);
+
+/// False when a block of whole rows holds an infinite or NaN number or scale; such a file is refused at load.
+bool scales_finite(format::TensorType type, std::span<const std::byte> rows);
 
 /// In place: 1 + w.
 void plus_one(std::span<float> w);

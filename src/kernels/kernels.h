@@ -117,11 +117,19 @@ struct SwigluArgs {
   int64_t y_stride;
 };
 
-/// Copies the last row of each sequence into its private bank at `bank_offset`.
+/// Copies the bytes of the last row of each sequence into its private bank at `bank_offset` (any 4-byte elements).
 struct KeepLastArgs {
   const float* x;
   int64_t x_stride, width;
   uint64_t bank_offset;
+};
+
+/// y[s] = last row of sequence s.
+struct GatherLastArgs {
+  const float* x;
+  int64_t x_stride, width;
+  float* y;
+  int64_t y_stride;
 };
 
 /// Sets kNonFinite for each row with a non-finite element, by exponent bits.
@@ -369,6 +377,7 @@ struct Kernels {
   void (*rope)(device::Queue&, const Batch&, const RopeArgs&);
   void (*swiglu)(device::Queue&, const Batch&, const SwigluArgs&);
   void (*keep_last)(device::Queue&, const Batch&, const KeepLastArgs&);
+  void (*gather_last)(device::Queue&, const Batch&, const GatherLastArgs&);
   void (*check_finite)(device::Queue&, const Batch&, const CheckFiniteArgs&);
   void (*hc_low)(device::Queue&, const Batch&, const HcLowArgs&);
   void (*hc_mix)(device::Queue&, const Batch&, const HcMixArgs&);

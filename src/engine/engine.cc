@@ -1,0 +1,218 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "base/str.h"
+#include "engine/forward.h"
+#include "engine/weight_loader.h"
+
+namespace evros::engine {
+
+struct Engine::Impl {
+  EngineOptions options;
+  EngineInfo info;
+  std::unique_ptr<format::ModelFile> file;
+  std::unique_ptr<device::Device> device;
+  std::unique_ptr<WeightLoader> weights;
+  std::unique_ptr<pages::RowStore> table;
+  model::Model model;
+  std::unique_ptr<state::Store> store;
+  std::unique_ptr<Forward> forward;
+
+  Status check_tokens(std::span<const int32_t> tokens) const;
+  Result<std::vector<int64_t>> history(SessionId session) const;
+};
+
+namespace {
+
+int thread_count(int asked) {
+  return asked > 0 ? asked : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+Result<const kernels::Kernels*> choose_kernels(const std::string& name) {
+  if (name.empty()) return &kernels::best_host_kernels();
+  const kernels::Kernels* table = kernels::host_kernels(name.c_str());
+  if (table == nullptr) {
+    return Error{Code::unsupported, cat("kernels \"", name, "\" are unknown or cannot run on this machine; the default here is \"",
+                                        kernels::best_host_kernels().name, "\"")};
+  }
+  return table;
+}
+
+Result<int64_t> choose_context(const format::ModelFile& file, int64_t asked) {
+  const int64_t most = file.hyper().context_length;
+  if (asked > most) {
+    return Error{Code::invalid_argument,
+                 cat("a context of ", asked, " tokens was asked for; ", file.path(), " was made for at most ", most)};
+  }
+  return asked > 0 ? asked : std::min(most, kDefaultContext);
+}
+
+Status check_options(const EngineOptions& options) {
+  if (options.sessions < 1) return Error{Code::invalid_argument, cat("sessions is ", options.sessions, "; it must be at least 1")};
+  if (options.batch < 1) return Error{Code::invalid_argument, cat("batch is ", options.batch, "; it must be at least 1")};
+  if (options.chunk < options.batch) {
+    return Error{Code::invalid_argument, cat("chunk is ", options.chunk, "; it must be at least the batch, ", options.batch)};
+  }
+  if (options.context < 0) return Error{Code::invalid_argument, cat("context is ", options.context, "; it must be positive")};
+  return {};
+}
+
+// Pages for every session at its longest, and one more each for a page copied before it is written.
+state::Limits state_limits(const EngineOptions& options, const state::Layout& layout, int64_t context) {
+  state::Limits limits;
+  limits.slots = options.sessions;
+  limits.banks = options.sessions + options.batch + 1;
+  const int64_t pages = (context + layout.page_tokens - 1) / layout.page_tokens + 1;
+  limits.pages = static_cast<int32_t>(pages * options.sessions);
+  limits.max_tokens = context;
+  return limits;
+}
+
+}  // namespace
+
+Status Engine::Impl::check_tokens(std::span<const int32_t> tokens) const {
+  if (tokens.empty()) return Error{Code::invalid_argument, "no tokens were given; at least one is needed"};
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= 0 && tokens[i] < model.hyper.vocab) continue;
+    return Error{Code::invalid_argument,
+                 cat("token ", i, " is ", tokens[i], "; the vocabulary of ", info.model, " has ids 0 to ", model.hyper.vocab - 1)};
+  }
+  return {};
+}
+
+Result<std::vector<int64_t>> Engine::Impl::history(SessionId session) const {
+  std::vector<int64_t> ids(model.hyper.ple.empty() ? 0 : static_cast<size_t>(model.hyper.ngram_size - 1), model.hyper.ple_eos);
+  EVROS_ASSIGN(const state::View view, store->view(session));
+  const int64_t known = std::min<int64_t>(view.frontier(), static_cast<int64_t>(ids.size()));
+  std::vector<int32_t> newest(static_cast<size_t>(known));
+  view.tokens(view.frontier() - known, newest);
+  std::copy(newest.rbegin(), newest.rend(), ids.begin());
+  return ids;
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, const std::string& path, const EngineOptions& options) {
+  EVROS_TRY(check_options(options));
+  auto impl = std::make_unique<Impl>();
+  impl->options = options;
+  EVROS_ASSIGN(impl->model.numerics.kv, model::parse_cache_type(options.kv));
+  EVROS_ASSIGN(impl->model.numerics.float_activations, model::parse_float_activations(options.numerics));
+  EVROS_ASSIGN(impl->model.kernels, choose_kernels(options.kernels));
+  EVROS_ASSIGN(impl->file, format::open_model(io, path));
+  EVROS_TRY(check_types(*impl->file));
+  EVROS_ASSIGN(const int64_t context, choose_context(*impl->file, options.context));
+  impl->model.hyper = impl->file->hyper();
+  impl->model.state = model::make_state_layout(impl->model.hyper, impl->model.numerics.kv);
+  impl->device = device::make_host_device(thread_count(options.threads));
+
+  const format::Tensor* table = impl->model.hyper.ple.empty() ? nullptr : impl->file->find("per_layer_token_embd.weight");
+  if (table != nullptr) {
+    EVROS_ASSIGN(impl->table, pages::RowStore::create(*impl->file, *table, options.table));
+    impl->model.ple_type = table->type;
+    impl->model.ple_row_bytes = static_cast<int64_t>(impl->table->row_bytes());
+  }
+  const state::Limits limits = state_limits(options, impl->model.state.layout, context);
+  EVROS_ASSIGN(impl->store, state::Store::create(*impl->device, impl->model.state.layout, limits));
+  const model::PassLimits pass{options.chunk, options.batch, options.all_logits ? options.chunk : options.batch, context,
+                               options.trace};
+  EVROS_ASSIGN(impl->forward, Forward::create(impl->model, impl->table.get(), *impl->device, pass));
+  impl->weights = std::make_unique<WeightLoader>(*impl->file, *impl->device);
+  EVROS_ASSIGN(impl->model.weights, model::bind(impl->model.hyper, *impl->weights));
+
+  EngineInfo& info = impl->info;
+  info.model = impl->file->name();
+  info.container = impl->file->container();
+  info.numerics = impl->model.numerics.id();
+  info.kernels = impl->model.kernels->name;
+  info.device = impl->device->name();
+  info.threads = thread_count(options.threads);
+  info.context = context;
+  info.context_of_model = impl->model.hyper.context_length;
+  info.weight_bytes = impl->weights->bytes();
+  info.table_bytes = table == nullptr ? 0 : table->bytes();
+  info.table_memory_bytes = table == nullptr ? 0 : options.table.resident ? table->bytes() : options.table.memory_bytes;
+  info.bank_bytes = impl->model.state.layout.bank_bytes;
+  info.banks = static_cast<uint64_t>(limits.banks);
+  info.page_bytes = impl->model.state.layout.page_bytes;
+  info.pages = static_cast<uint64_t>(limits.pages);
+  info.page_tokens = impl->model.state.layout.page_tokens;
+  info.scratch_bytes = impl->forward->scratch_bytes();
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+const EngineInfo& Engine::info() const { return impl_->info; }
+const format::ModelFile& Engine::file() const { return *impl_->file; }
+const model::Model& Engine::model() const { return impl_->model; }
+device::Device& Engine::device() const { return *impl_->device; }
+const state::Store& Engine::store() const { return *impl_->store; }
+
+Result<SessionId> Engine::open() { return impl_->store->open(); }
+Status Engine::close(SessionId session) { return impl_->store->close(session); }
+Status Engine::reset(SessionId session) { return impl_->store->reset(session); }
+Result<SessionId> Engine::fork(SessionId session) { return impl_->store->fork(session); }
+Result<int64_t> Engine::frontier(SessionId session) const { return impl_->store->frontier(session); }
+
+Result<std::vector<int32_t>> Engine::tokens(SessionId session) const {
+  EVROS_ASSIGN(const state::View view, impl_->store->view(session));
+  std::vector<int32_t> ids(static_cast<size_t>(view.frontier()));
+  view.tokens(0, ids);
+  return ids;
+}
+
+Status Engine::logits(SessionId session, std::span<float> out) const {
+  CHECK(out.size() == static_cast<size_t>(impl_->model.hyper.vocab));
+  EVROS_ASSIGN(const state::View view, impl_->store->view(session));
+  if (view.frontier() == 0) return Error{Code::invalid_argument, "the session holds no tokens, so it has no logits"};
+  return impl_->device->download(std::as_writable_bytes(out), view.bank() + impl_->model.state.logits);
+}
+
+Result<std::vector<Status>> Engine::run_chunk(std::span<const ChunkRow> rows, const ChunkOptions& options) {
+  const device::FloatEnvironment environment;
+  std::vector<state::Append> appends;
+  size_t tokens = 0;
+  for (const ChunkRow& row : rows) {
+    EVROS_TRY(impl_->check_tokens(row.tokens));
+    appends.push_back({row.session, row.tokens});
+    tokens += row.tokens.size();
+  }
+  if (rows.empty() || rows.size() > static_cast<size_t>(impl_->options.batch) ||
+      tokens > static_cast<size_t>(impl_->options.chunk)) {
+    return Error{Code::invalid_argument,
+                 cat("a chunk of ", rows.size(), " sequences and ", tokens, " tokens; this engine runs 1 to ", impl_->options.batch,
+                     " sequences and at most ", impl_->options.chunk, " tokens at once")};
+  }
+  EVROS_ASSIGN(state::Transaction transaction, impl_->store->begin(appends));
+  std::vector<ForwardRow> forward;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EVROS_ASSIGN(std::vector<int64_t> history, impl_->history(rows[i].session));
+    forward.push_back({&transaction.images()[i], rows[i].tokens, std::move(history)});
+  }
+  EVROS_ASSIGN(std::vector<Status> statuses, impl_->forward->run(forward, options));
+  const auto clean = std::make_unique<bool[]>(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) clean[i] = statuses[i].ok();
+  impl_->store->publish(std::move(transaction), {clean.get(), rows.size()});
+  return statuses;
+}
+
+Status Engine::append(SessionId session, std::span<const int32_t> tokens, const ChunkOptions& options) {
+  EVROS_TRY(impl_->check_tokens(tokens));
+  EVROS_ASSIGN(const int64_t frontier, impl_->store->frontier(session));
+  const auto asked = static_cast<int64_t>(tokens.size());
+  if (frontier + asked > impl_->info.context) {
+    return Error{Code::invalid_argument, cat("the session holds ", frontier, " tokens and ", asked,
+                                             " more were asked for; its context holds ", impl_->info.context)};
+  }
+  const auto chunk = static_cast<size_t>(impl_->options.chunk);
+  for (size_t at = 0; at < tokens.size(); at += chunk) {
+    const ChunkRow row{session, tokens.subspan(at, std::min(chunk, tokens.size() - at))};
+    EVROS_ASSIGN(const std::vector<Status> statuses, run_chunk({&row, 1}, options));
+    EVROS_TRY(statuses[0]);
+  }
+  return {};
+}
+
+}  // namespace evros::engine

@@ -1,0 +1,153 @@
+#include "engine/forward.h"
+
+#include <algorithm>
+
+#include "base/str.h"
+#include "model/ngram.h"
+
+namespace evros::engine {
+
+Forward::Forward(const model::Model& model, pages::RowStore* table, device::Device& device, const model::PassLimits& limits)
+    : model_(model),
+      table_(table),
+      device_(device),
+      limits_(limits),
+      rope_(model.hyper.rope_dims, model.hyper.rope_theta),
+      stages_(model::make_stages(model.hyper)) {}
+
+Result<std::unique_ptr<Forward>> Forward::create(const model::Model& model, pages::RowStore* table, device::Device& device,
+                                                 const model::PassLimits& limits) {
+  std::unique_ptr<Forward> forward(new Forward(model, table, device, limits));
+  const uint64_t bytes = model::carve_scratch(model.hyper, limits, model.ple_row_bytes, nullptr).bytes;
+  EVROS_ASSIGN(forward->memory_, device.allocate(bytes, "the scratch of a forward pass"));
+  forward->scratch_ = model::carve_scratch(model.hyper, limits, model.ple_row_bytes, forward->memory_.data());
+  return forward;
+}
+
+void Forward::lay_out(std::span<const ForwardRow> rows) {
+  for (auto* list : {&ids_, &row_sequence_, &last_row_sequence_}) list->clear();
+  for (auto* list : {&row_position_, &last_position_, &history_, &position_}) list->clear();
+  sequence_.clear();
+  last_sequence_.clear();
+  for (const ForwardRow& row : rows) {
+    const auto s = static_cast<int32_t>(sequence_.size());
+    const auto first = static_cast<int32_t>(ids_.size());
+    const auto n = static_cast<int32_t>(row.tokens.size());
+    const state::Image& image = *row.image;
+    sequence_.push_back({first, n, image.frontier, image.bank_in, image.bank_out, image.pages});
+    last_sequence_.push_back({s, 1, image.frontier + n - 1, image.bank_in, image.bank_out, image.pages});
+    last_row_sequence_.push_back(s);
+    last_position_.push_back(image.frontier + n - 1);
+    for (int32_t i = 0; i < n; ++i) {
+      ids_.push_back(row.tokens[static_cast<size_t>(i)]);
+      row_sequence_.push_back(s);
+      row_position_.push_back(image.frontier + i);
+    }
+    for (int axis = 0; axis < 3; ++axis) position_.push_back(image.frontier + n);
+    for (int32_t back = static_cast<int32_t>(row.history.size()) - 1; back >= 0; --back) {
+      history_.push_back(back < n ? row.tokens[static_cast<size_t>(n - 1 - back)]
+                                  : row.history[static_cast<size_t>(back - n)]);
+    }
+  }
+}
+
+Status Forward::upload_rope() {
+  const auto dims = static_cast<size_t>(rope_.dims());
+  std::vector<float> rows(ids_.size() * dims);
+  const auto fill = [&](int64_t back) {
+    for (size_t r = 0; r < row_position_.size(); ++r) {
+      rope_.row(std::max<int64_t>(row_position_[r] - back, 0), std::span(rows).subspan(r * dims, dims));
+    }
+  };
+  fill(0);
+  EVROS_TRY(upload(scratch_.rope, rows));
+  const float* done = nullptr;   // layers of one ratio share their rows
+  for (size_t layer = 0; layer < scratch_.block_rope.size(); ++layer) {
+    if (scratch_.block_rope[layer] == nullptr || scratch_.block_rope[layer] == done) continue;
+    done = scratch_.block_rope[layer];
+    fill(model_.hyper.compress_ratio[layer] - 1);
+    EVROS_TRY(upload(scratch_.block_rope[layer], rows));
+  }
+  return {};
+}
+
+Status Forward::upload_table_rows(std::span<const ForwardRow> rows) {
+  const auto& h = model_.hyper;
+  const auto heads = static_cast<size_t>(h.ple_heads());
+  const auto row_bytes = static_cast<size_t>(model_.ple_row_bytes);
+  for (size_t p = 0; p < h.ple.size(); ++p) {
+    std::vector<uint64_t> wanted(ids_.size() * heads);
+    std::vector<int64_t> window(static_cast<size_t>(h.ngram_size));
+    size_t r = 0;
+    for (const ForwardRow& row : rows) {
+      for (size_t i = 0; i < row.tokens.size(); ++i, ++r) {
+        for (size_t back = 0; back < window.size(); ++back) {
+          window[back] = back <= i ? row.tokens[i - back] : row.history[back - i - 1];
+        }
+        model::ngram_rows(h, h.ple[p], window, std::span(wanted).subspan(r * heads, heads));
+      }
+    }
+    EVROS_ASSIGN(const pages::Lease lease, table_->acquire(wanted));
+    std::vector<std::byte> encoded(wanted.size() * row_bytes);
+    for (size_t i = 0; i < wanted.size(); ++i) lease.copy_row(i, &encoded[i * row_bytes]);
+    EVROS_TRY(upload(scratch_.ple_encoded[p], encoded));
+  }
+  return {};
+}
+
+Status Forward::upload_inputs() {
+  EVROS_TRY(upload(scratch_.ids, ids_));
+  EVROS_TRY(upload(scratch_.row_sequence, row_sequence_));
+  EVROS_TRY(upload(scratch_.row_position, row_position_));
+  EVROS_TRY(upload(scratch_.sequence, sequence_));
+  EVROS_TRY(upload(scratch_.last_sequence, last_sequence_));
+  EVROS_TRY(upload(scratch_.last_row_sequence, last_row_sequence_));
+  EVROS_TRY(upload(scratch_.last_position, last_position_));
+  EVROS_TRY(upload(scratch_.position, position_));
+  EVROS_TRY(upload(scratch_.history, history_));
+  EVROS_TRY(device_.fill(reinterpret_cast<std::byte*>(scratch_.status), 0, sequence_.size() * sizeof(uint32_t)));
+  return upload_rope();
+}
+
+Result<std::vector<Status>> Forward::read_status(size_t sequences) {
+  std::vector<uint32_t> words(sequences);
+  EVROS_TRY(device_.download(std::as_writable_bytes(std::span(words)), reinterpret_cast<const std::byte*>(scratch_.status)));
+  std::vector<Status> statuses(sequences);
+  for (size_t s = 0; s < sequences; ++s) {
+    if (words[s] & kernels::kIndexRange) {
+      statuses[s] = Error{Code::device, "a kernel met an index outside its table"};
+    } else if (words[s] & kernels::kNonFinite) {
+      statuses[s] = Error{Code::non_finite, cat("a stage produced NaN or infinity in tokens ", sequence_[s].position, " to ",
+                                                sequence_[s].position + sequence_[s].rows - 1)};
+    } else if (words[s] & kernels::kCacheOverflow) {
+      statuses[s] = Error{Code::non_finite, cat("a key or value is too large for the cache type of ", model_.numerics.id(),
+                                                "; --kv f32 or bf16 holds it")};
+    }
+  }
+  return statuses;
+}
+
+Result<std::vector<Status>> Forward::run(std::span<const ForwardRow> rows, const ChunkOptions& options) {
+  lay_out(rows);
+  CHECK(ids_.size() <= static_cast<size_t>(limits_.rows) && rows.size() <= static_cast<size_t>(limits_.sequences));
+  CHECK(!options.all_logits || limits_.logit_rows >= limits_.rows);
+  const auto n = static_cast<int32_t>(ids_.size());
+  const auto sequences = static_cast<int32_t>(rows.size());
+  const int32_t page_tokens = model_.state.layout.page_tokens;
+  EVROS_TRY(upload_inputs());
+  if (table_ != nullptr) EVROS_TRY(upload_table_rows(rows));
+  const model::Pass pass{&model_, &scratch_,
+                         {n, sequences, page_tokens, scratch_.sequence, scratch_.row_sequence, scratch_.row_position, scratch_.status},
+                         {sequences, sequences, page_tokens, scratch_.last_sequence, scratch_.last_row_sequence,
+                          scratch_.last_position, scratch_.status},
+                         options.all_logits};
+  EVROS_TRY(model::run_stages(pass, stages_, device_, [&](const model::Stage* next) -> Status {
+    if (options.cancel != nullptr && options.cancel->load(std::memory_order_relaxed)) {
+      return Error{Code::cancelled, cat("cancelled before stage ", next == nullptr ? "publish" : next->name)};
+    }
+    return options.observer != nullptr ? (*options.observer)(pass, next) : Status{};
+  }));
+  return read_status(rows.size());
+}
+
+}  // namespace evros::engine

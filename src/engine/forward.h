@@ -1,0 +1,65 @@
+// Runs the stages of one chunk over private images: makes the pass inputs on the host (rope rows, n-gram rows, batch
+// tables), hands them to the device, runs, and says which sequences came out clean. Publishes nothing.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "engine/engine.h"
+#include "kernels/rope_table.h"
+#include "model/pass.h"
+#include "pages/row_store.h"
+#include "state/store.h"
+
+namespace evros::engine {
+
+/// The private image of one sequence and what the host knows about it.
+struct ForwardRow {
+  const state::Image* image;
+  std::span<const int32_t> tokens;
+  std::vector<int64_t> history;      // raw ids before tokens[0], newest first, ngram_size - 1 of them, ple_eos where none
+};
+
+class Forward {
+ public:
+  /// `model` and `table` (null without PLE) outlive it. Takes its scratch from the device at once.
+  static Result<std::unique_ptr<Forward>> create(const model::Model& model, pages::RowStore* table, device::Device& device,
+                                                 const model::PassLimits& limits);
+
+  /// Status of each sequence after the pass, or an error that no sequence is to blame for.
+  Result<std::vector<Status>> run(std::span<const ForwardRow> rows, const ChunkOptions& options);
+
+  uint64_t scratch_bytes() const { return scratch_.bytes; }
+
+ private:
+  Forward(const model::Model& model, pages::RowStore* table, device::Device& device, const model::PassLimits& limits);
+  void lay_out(std::span<const ForwardRow> rows);
+  Status upload_inputs();
+  Status upload_rope();
+  Status upload_table_rows(std::span<const ForwardRow> rows);
+  Result<std::vector<Status>> read_status(size_t sequences);
+
+  template <typename T>
+  Status upload(T* to, const std::vector<T>& from) {
+    return device_.upload(reinterpret_cast<std::byte*>(to), std::as_bytes(std::span<const T>(from)));
+  }
+
+  const model::Model& model_;
+  pages::RowStore* table_;
+  device::Device& device_;
+  model::PassLimits limits_;
+  kernels::RopeTable rope_;
+  std::vector<model::Stage> stages_;
+  device::Buffer memory_;
+  model::Scratch scratch_;
+
+  // The pass in hand, host side.
+  std::vector<int32_t> ids_, row_sequence_, last_row_sequence_;
+  std::vector<int64_t> row_position_, last_position_, history_, position_;
+  std::vector<kernels::SequenceRows> sequence_, last_sequence_;
+};
+
+}  // namespace evros::engine

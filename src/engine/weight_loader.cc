@@ -1,0 +1,88 @@
+#include "engine/weight_loader.h"
+
+#include "base/str.h"
+#include "kernels/derive.h"
+
+namespace evros::engine {
+namespace {
+
+constexpr uint64_t kReadBytes = 16u << 20;
+constexpr size_t kTensorsListed = 40;
+
+Result<const format::Tensor*> find(const format::ModelFile& file, const std::string& name) {
+  const format::Tensor* tensor = file.find(name);
+  if (tensor == nullptr) return Error{Code::bad_file, cat(file.path(), ": tensor ", name, " is missing")};
+  return tensor;
+}
+
+// A whole number of rows near kReadBytes: ModelFile::read wants whole rows where columns are reordered.
+uint64_t read_step(const format::Tensor& tensor) {
+  const uint64_t row = format::row_bytes(tensor.type, tensor.ne[0]);
+  return std::max<uint64_t>(kReadBytes / row, 1) * row;
+}
+
+}  // namespace
+
+Result<std::vector<float>> read_floats(const format::ModelFile& file, const format::Tensor& tensor) {
+  std::vector<std::byte> stored(tensor.bytes());
+  EVROS_TRY(file.read(tensor, 0, stored));
+  std::vector<float> values(tensor.elements());
+  kernels::dequantize(tensor.type, stored.data(), values);
+  if (tensor.derive == format::Derive::plus_one) kernels::plus_one(values);
+  if (tensor.derive == format::Derive::neg_exp) kernels::neg_exp(values);
+  return values;
+}
+
+Result<std::byte*> WeightLoader::allocate(uint64_t bytes, const std::string& name) {
+  EVROS_ASSIGN(auto buffer, device_.allocate(bytes, name));
+  buffers_.push_back(std::move(buffer));
+  bytes_ += bytes;
+  return buffers_.back().data();
+}
+
+Result<model::Matrix> WeightLoader::matrix(const std::string& name) {
+  EVROS_ASSIGN(const format::Tensor* tensor, find(file_, name));
+  CHECK(tensor->derive == format::Derive::none);
+  EVROS_ASSIGN(std::byte* data, allocate(tensor->bytes(), name));
+  std::vector<std::byte> staging;
+  for (uint64_t at = 0; at < tensor->bytes();) {
+    const uint64_t n = std::min(read_step(*tensor), tensor->bytes() - at);
+    staging.resize(n);
+    EVROS_TRY(file_.read(*tensor, at, staging));
+    if (!kernels::scales_finite(tensor->type, staging)) {
+      return Error{Code::bad_file, cat(file_.path(), ": tensor ", name, " holds a value or scale that is NaN or infinite")};
+    }
+    EVROS_TRY(device_.upload(data + at, staging));
+    at += n;
+  }
+  return model::Matrix{tensor->type, data, static_cast<int64_t>(tensor->rows()), static_cast<int64_t>(tensor->ne[0]),
+                       static_cast<int64_t>(format::row_bytes(tensor->type, tensor->ne[0]))};
+}
+
+Result<const float*> WeightLoader::vector(const std::string& name) {
+  EVROS_ASSIGN(const format::Tensor* tensor, find(file_, name));
+  EVROS_ASSIGN(const std::vector<float> values, read_floats(file_, *tensor));
+  const auto bytes = std::as_bytes(std::span<const float>(values));
+  if (!kernels::scales_finite(format::TensorType::f32, bytes)) {
+    return Error{Code::bad_file, cat(file_.path(), ": tensor ", name, " holds a value that is NaN or infinite")};
+  }
+  EVROS_ASSIGN(std::byte* data, allocate(bytes.size(), name));
+  EVROS_TRY(device_.upload(data, bytes));
+  return reinterpret_cast<const float*>(data);
+}
+
+Status check_types(const format::ModelFile& file) {
+  std::string list;
+  size_t count = 0;
+  for (const format::Tensor& tensor : file.tensors()) {
+    if (kernels::can_multiply(tensor.type)) continue;
+    if (++count > kTensorsListed) continue;
+    list += cat(count > 1 ? ", " : "", tensor.name, " (", format::type_info(tensor.type).name, ")");
+  }
+  if (count == 0) return {};
+  if (count > kTensorsListed) list += cat(", and ", count - kTensorsListed, " more");
+  return Error{Code::unsupported, cat(file.path(), ": ", count, " tensors have a type that this version cannot run (it runs F32, "
+                                      "F16, BF16, Q8_0 and Q4_0): ", list)};
+}
+
+}  // namespace evros::engine

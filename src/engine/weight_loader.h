@@ -1,0 +1,40 @@
+// Makes a model's weights resident: reads each tensor that model::bind asks for into device memory, as stored or (vectors)
+// dequantised with its derivation applied.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+#include "format/model_file.h"
+#include "model/weights.h"
+
+namespace evros::engine {
+
+class WeightLoader : public model::TensorSource {
+ public:
+  /// Both outlive the loader; the loader outlives the bound weights.
+  WeightLoader(const format::ModelFile& file, device::Device& device) : file_(file), device_(device) {}
+
+  Result<model::Matrix> matrix(const std::string& name) override;
+  Result<const float*> vector(const std::string& name) override;
+  /// Device bytes taken so far.
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  Result<std::byte*> allocate(uint64_t bytes, const std::string& name);
+
+  const format::ModelFile& file_;
+  device::Device& device_;
+  std::vector<device::Buffer> buffers_;
+  uint64_t bytes_ = 0;
+};
+
+/// One sentence that lists every tensor of a type that the kernels cannot multiply with, or ok.
+Status check_types(const format::ModelFile& file);
+
+/// The tensor as float32 on the host with its derivation applied: what vectors are made from, and what convert writes.
+Result<std::vector<float>> read_floats(const format::ModelFile& file, const format::Tensor& tensor);
+
+}  // namespace evros::engine

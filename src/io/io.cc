@@ -1,0 +1,22 @@
+#include "io/io.h"
+
+#include "base/str.h"
+
+namespace evros::io {
+
+Result<std::string> read_file(Io& io, const std::string& path, uint64_t limit) {
+  EVROS_ASSIGN(const std::unique_ptr<File> file, io.open(path));
+  if (file->size() > limit) {
+    return Error{Code::bad_file, cat(path, " is ", file->size(), " bytes long; at most ", limit, " are accepted here")};
+  }
+  std::string content(static_cast<size_t>(file->size()), '\0');
+  EVROS_TRY(file->read_at(0, std::as_writable_bytes(std::span(content))));
+  return content;
+}
+
+std::string join(std::string_view folder, std::string_view name) {
+  if (folder.empty()) return std::string(name);
+  return folder.back() == '/' ? cat(folder, name) : cat(folder, '/', name);
+}
+
+}  // namespace evros::io

@@ -1,0 +1,155 @@
+// The two Ios must agree where readers rely on them: no short reads, holes read as zeros, errors that name the path.
+#include "io/io.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "io/memory_io.h"
+
+namespace evros::io {
+namespace {
+
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+class IoTest : public testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    const std::string test = testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = testing::TempDir() + "evros_io_" + test.substr(0, test.find('/'));
+    std::filesystem::remove_all(folder_);
+    ASSERT_TRUE(io().make_folder(folder_ + "/deep/er").ok());
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  Io& io() { return GetParam() ? static_cast<Io&>(memory_) : real_io(); }
+  std::string at(std::string_view name) const { return join(folder_, name); }
+
+  MemoryIo memory_;
+  std::string folder_;
+};
+
+TEST_P(IoTest, WhatWasWrittenIsReadBackAtAnyOffset) {
+  auto file = io().create(at("a"));
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  ASSERT_TRUE((*file)->write_at(0, bytes_of("0123456789")).ok());
+  ASSERT_TRUE((*file)->write_at(4, bytes_of("xy")).ok());
+  ASSERT_TRUE((*file)->sync().ok());
+  EXPECT_EQ((*file)->size(), 10U);
+  auto again = io().open(at("a"));
+  ASSERT_TRUE(again.ok());
+  char out[4];
+  ASSERT_TRUE((*again)->read_at(3, std::as_writable_bytes(std::span(out))).ok());
+  EXPECT_EQ(std::string_view(out, 4), "3xy6");
+  EXPECT_EQ((*again)->path(), at("a"));
+}
+
+TEST_P(IoTest, AReadPastTheEndIsAnErrorAndNeverShort) {
+  auto file = io().create(at("a"));
+  ASSERT_TRUE((*file)->write_at(0, bytes_of("0123456789")).ok());
+  char out[4];
+  for (const uint64_t offset : {uint64_t{7}, uint64_t{10}, uint64_t{11}, ~uint64_t{0}, uint64_t{1} << 63}) {
+    const Status status = (*file)->read_at(offset, std::as_writable_bytes(std::span(out)));
+    ASSERT_FALSE(status.ok()) << offset;
+    EXPECT_EQ(status.error().code, Code::bad_file);
+    EXPECT_NE(status.error().message.find(at("a")), std::string::npos);
+  }
+  EXPECT_TRUE((*file)->read_at(6, std::as_writable_bytes(std::span(out))).ok());
+}
+
+TEST_P(IoTest, GrowingAFileLeavesAHoleOfZeros) {
+  auto file = io().create(at("hole"));
+  ASSERT_TRUE((*file)->truncate(1 << 16).ok());
+  EXPECT_EQ((*file)->size(), 1U << 16);
+  ASSERT_TRUE((*file)->write_at((1 << 17), bytes_of("end")).ok());
+  EXPECT_EQ((*file)->size(), (1U << 17) + 3);
+  const auto content = read_file(io(), at("hole"), 1 << 20);
+  ASSERT_TRUE(content.ok());
+  EXPECT_EQ(*content, std::string(1 << 17, '\0') + "end");
+  ASSERT_TRUE((*file)->truncate(2).ok());
+  EXPECT_EQ(*read_file(io(), at("hole"), 2), std::string(2, '\0'));
+}
+
+TEST_P(IoTest, ReadFileRefusesAFileBeyondItsLimitAndNamesIt) {
+  ASSERT_TRUE((*io().create(at("big")))->write_at(0, bytes_of("12345")).ok());
+  EXPECT_EQ(*read_file(io(), at("big"), 5), "12345");
+  const auto refused = read_file(io(), at("big"), 4);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Code::bad_file);
+  EXPECT_NE(refused.error().message.find(at("big")), std::string::npos);
+  EXPECT_NE(refused.error().message.find("5 bytes"), std::string::npos);
+}
+
+TEST_P(IoTest, AMissingFileIsNotFoundByNameInEveryCall) {
+  const std::string gone = at("gone");
+  const auto expect = [&](const Error& error) {
+    EXPECT_EQ(error.code, Code::not_found);
+    EXPECT_NE(error.message.find(gone), std::string::npos) << error.message;
+  };
+  expect(io().open(gone).error());
+  expect(io().remove(gone).error());
+  expect(io().rename(gone, at("x")).error());
+  expect(io().list(gone).error());
+  EXPECT_FALSE(io().exists(gone));
+  EXPECT_FALSE(io().is_folder(gone));
+}
+
+TEST_P(IoTest, RenameReplacesAndListIsSorted) {
+  for (const char* name : {"b", "c", "a"}) ASSERT_TRUE((*io().create(at(name)))->write_at(0, bytes_of(name)).ok());
+  ASSERT_TRUE(io().rename(at("b"), at("c")).ok());
+  ASSERT_TRUE(io().remove(at("deep/er")).ok());
+  ASSERT_TRUE(io().sync_folder(folder_).ok());
+  const auto names = io().list(folder_);
+  ASSERT_TRUE(names.ok());
+  std::vector<std::string> files = *names;
+  std::erase(files, "deep");
+  EXPECT_EQ(files, (std::vector<std::string>{"a", "c"}));
+  EXPECT_EQ(*read_file(io(), at("c"), 10), "b");
+  EXPECT_TRUE(io().is_folder(folder_));
+  EXPECT_TRUE(io().exists(at("c")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Both, IoTest, testing::Values(false, true),
+                         [](const auto& which) { return which.param ? "memory" : "real"; });
+
+TEST(RealIo, AFolderCannotBeOpenedAsAFile) {
+  const auto opened = real_io().open(testing::TempDir());
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().code, Code::io);
+}
+
+TEST(RealIo, AFileInTheWayOfAFolderIsNamed) {
+  const std::string path = testing::TempDir() + "evros_io_in_the_way";
+  ASSERT_TRUE(real_io().create(path).ok());
+  const Status made = real_io().make_folder(path + "/sub");
+  ASSERT_FALSE(made.ok());
+  EXPECT_NE(made.error().message.find(path), std::string::npos);
+  ASSERT_TRUE(real_io().remove(path).ok());
+}
+
+TEST(RealIo, WritingToAFileOpenedForReadingIsRefusedBySystem) {
+  const std::string path = testing::TempDir() + "evros_io_read_only";
+  ASSERT_TRUE(real_io().create(path).ok());
+  const auto file = real_io().open(path);
+  EXPECT_EQ((*file)->write_at(0, bytes_of("x")).error().code, Code::io);
+  EXPECT_EQ((*file)->truncate(~uint64_t{0}).error().code, Code::io);
+  ASSERT_TRUE(real_io().remove(path).ok());
+}
+
+TEST(RealIo, TheClockMovesForward) {
+  const uint64_t before = real_io().now_ns();
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT_GE(real_io().now_ns() - before, 1'000'000U);
+}
+
+TEST(Join, PutsExactlyOneSlashBetween) {
+  EXPECT_EQ(join("a", "b"), "a/b");
+  EXPECT_EQ(join("a/", "b"), "a/b");
+  EXPECT_EQ(join("", "b"), "b");
+}
+
+}  // namespace
+}  // namespace evros::io

@@ -1,0 +1,210 @@
+// The machine's own files and clock, on POSIX: the only file of Evros that calls the operating system's file functions.
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
+
+#include "base/str.h"
+#include "io/io.h"
+
+namespace evros::io {
+namespace {
+
+/// What the system said, thread-safely.
+std::string system_word(int error) { return std::generic_category().message(error); }
+
+Error failure(std::string_view what, const std::string& path, int error) {
+  const Code code = error == ENOENT || error == ENOTDIR ? Code::not_found : Code::io;
+  return {code, cat("cannot ", what, " ", path, ": ", system_word(error))};
+}
+
+/// Linux moves at most 2^31 - 4096 bytes a call; asking for less keeps the loop's arithmetic simple everywhere.
+constexpr size_t kMaxTransfer = size_t{1} << 30;
+/// off_t is signed: a position beyond this cannot be expressed.
+constexpr uint64_t kMaxOffset = uint64_t{1} << 62;
+
+class PosixFile final : public File {
+ public:
+  PosixFile(std::string path, int fd, uint64_t size) : path_(std::move(path)), fd_(fd), size_(size) {}
+  ~PosixFile() override { ::close(fd_); }
+  PosixFile(const PosixFile&) = delete;
+  PosixFile& operator=(const PosixFile&) = delete;
+
+  const std::string& path() const override { return path_; }
+  uint64_t size() const override { return size_.load(std::memory_order_relaxed); }
+
+  Status read_at(uint64_t offset, std::span<std::byte> out) const override {
+    if (offset > kMaxOffset || out.size() > kMaxOffset) return ends_early(offset, out.size(), 0);
+    size_t done = 0;
+    while (done < out.size()) {
+      const size_t want = std::min(out.size() - done, kMaxTransfer);
+      const ssize_t got = ::pread(fd_, out.data() + done, want, static_cast<off_t>(offset + done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return failure("read", path_, errno);
+      if (got == 0) return ends_early(offset, out.size(), done);
+      done += static_cast<size_t>(got);
+    }
+    return {};
+  }
+
+  Status write_at(uint64_t offset, std::span<const std::byte> bytes) override {
+    if (offset > kMaxOffset || bytes.size() > kMaxOffset) return failure("write", path_, EFBIG);
+    size_t done = 0;
+    while (done < bytes.size()) {
+      const size_t want = std::min(bytes.size() - done, kMaxTransfer);
+      const ssize_t put = ::pwrite(fd_, bytes.data() + done, want, static_cast<off_t>(offset + done));
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) return failure("write", path_, errno);
+      if (put == 0) return failure("write", path_, ENOSPC);
+      done += static_cast<size_t>(put);
+    }
+    if (!bytes.empty()) grow_to(offset + bytes.size());
+    return {};
+  }
+
+  Status truncate(uint64_t size) override {
+    if (size > kMaxOffset) return failure("set the length of", path_, EFBIG);
+    while (::ftruncate(fd_, static_cast<off_t>(size)) != 0) {
+      if (errno != EINTR) return failure("set the length of", path_, errno);
+    }
+    size_.store(size, std::memory_order_relaxed);
+    return {};
+  }
+
+  Status sync() override {
+    while (::fsync(fd_) != 0) {
+      if (errno != EINTR) return failure("flush", path_, errno);
+    }
+    return {};
+  }
+
+ private:
+  Error ends_early(uint64_t offset, uint64_t wanted, uint64_t got) const {
+    return {Code::bad_file, cat(path_, " ends early: wanted ", wanted, " bytes at offset ", offset, ", found ", got)};
+  }
+
+  void grow_to(uint64_t end) {
+    uint64_t seen = size_.load(std::memory_order_relaxed);
+    while (seen < end && !size_.compare_exchange_weak(seen, end, std::memory_order_relaxed)) {
+    }
+  }
+
+  std::string path_;
+  int fd_;
+  std::atomic<uint64_t> size_;
+};
+
+int open_retry(const std::string& path, int flags) {
+  for (;;) {
+    const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+    if (fd >= 0 || errno != EINTR) return fd;
+  }
+}
+
+class PosixIo final : public Io {
+ public:
+  Result<std::unique_ptr<File>> open(const std::string& path) override {
+    const int fd = open_retry(path, O_RDONLY);
+    if (fd < 0) return failure("open", path, errno);
+    struct stat info {};
+    if (::fstat(fd, &info) != 0) return close_with(fd, failure("look at", path, errno));
+    if (S_ISDIR(info.st_mode)) return close_with(fd, failure("open", path, EISDIR));
+    return {std::make_unique<PosixFile>(path, fd, static_cast<uint64_t>(info.st_size))};
+  }
+
+  Result<std::unique_ptr<File>> create(const std::string& path) override {
+    const int fd = open_retry(path, O_RDWR | O_CREAT | O_TRUNC);
+    if (fd < 0) return failure("create", path, errno);
+    return {std::make_unique<PosixFile>(path, fd, 0)};
+  }
+
+  Status rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) == 0) return {};
+    return failure("rename", cat(from, " to ", to), errno);
+  }
+
+  Status remove(const std::string& path) override {
+    if (std::remove(path.c_str()) == 0) return {};
+    return failure("remove", path, errno);
+  }
+
+  Status sync_folder(const std::string& path) override {
+    const int fd = open_retry(path.empty() ? "." : path, O_RDONLY | O_DIRECTORY);
+    if (fd < 0) return failure("open folder", path, errno);
+    int error = 0;
+    while (::fsync(fd) != 0) {
+      if (errno == EINTR) continue;
+      error = errno;
+      break;
+    }
+    ::close(fd);
+    if (error != 0) return failure("flush folder", path, error);
+    return {};
+  }
+
+  Status make_folder(const std::string& path) override {
+    for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+      const std::string part = path.substr(0, end);
+      if (!part.empty() && ::mkdir(part.c_str(), 0777) != 0 && !is_folder(part)) {
+        return failure("make folder", part, errno == EEXIST ? ENOTDIR : errno);
+      }
+      if (end == std::string::npos) return {};
+    }
+  }
+
+  bool exists(const std::string& path) const override {
+    struct stat info {};
+    return ::stat(path.c_str(), &info) == 0;
+  }
+
+  bool is_folder(const std::string& path) const override {
+    struct stat info {};
+    return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  }
+
+  Result<std::vector<std::string>> list(const std::string& path) const override {
+    DIR* folder = ::opendir(path.empty() ? "." : path.c_str());
+    if (folder == nullptr) return failure("list folder", path, errno);
+    std::vector<std::string> names;
+    errno = 0;
+    while (const dirent* entry = ::readdir(folder)) {
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != "..") names.emplace_back(name);
+      errno = 0;
+    }
+    const int error = errno;
+    ::closedir(folder);
+    if (error != 0) return failure("list folder", path, error);
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  uint64_t now_ns() const override {
+    timespec now{};
+    ::clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(now.tv_nsec);
+  }
+
+ private:
+  static Error close_with(int fd, Error error) {
+    ::close(fd);
+    return error;
+  }
+};
+
+}  // namespace
+
+Io& real_io() {
+  static PosixIo io;
+  return io;
+}
+
+}  // namespace evros::io

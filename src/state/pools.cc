@@ -1,0 +1,140 @@
+#include "state/pools.h"
+
+#include <cstring>
+
+#include "base/bytes.h"
+#include "base/str.h"
+
+namespace evros::state {
+
+Counts::Counts(int32_t size) : refs_(static_cast<size_t>(size)), free_(static_cast<size_t>(size)) {
+  for (int32_t i = 0; i < size; ++i) free_[static_cast<size_t>(i)] = size - 1 - i;  // the lowest is taken first
+}
+
+int32_t Counts::take() {
+  CHECK(!free_.empty());
+  const int32_t i = free_.back();
+  free_.pop_back();
+  CHECK(refs(i) == 0);
+  refs_[static_cast<size_t>(i)] = 1;
+  return i;
+}
+
+void Counts::hold(int32_t i) {
+  CHECK(i >= 0 && i < size());
+  CHECK(refs(i) > 0);
+  ++refs_[static_cast<size_t>(i)];
+}
+
+bool Counts::drop(int32_t i) {
+  CHECK(i >= 0 && i < size());
+  CHECK(refs(i) > 0);
+  if (--refs_[static_cast<size_t>(i)] > 0) return false;
+  free_.push_back(i);  // within the capacity of the constructor
+  return true;
+}
+
+Result<std::unique_ptr<Pools>> Pools::create(device::Device& device, const Layout& layout, const Limits& limits) {
+  // Slots and their private images need one table each, checkpoints (which hold banks) one each; the rest is for old tables
+  // that held views keep.
+  const int64_t tables = 2 * int64_t{limits.slots} + limits.banks + limits.records;
+  const int32_t capacity = pages_for(limits.max_tokens, layout.page_tokens);
+  if (tables > INT32_MAX) return Error{Code::invalid_argument, cat("state: ", tables, " page tables are too many")};
+  std::unique_ptr<Pools> pools(new Pools(device, layout, limits, static_cast<int32_t>(tables), capacity));
+
+  const auto bank_total = checked_mul(static_cast<uint64_t>(limits.banks), layout.bank_bytes);
+  const auto page_total = checked_mul(static_cast<uint64_t>(limits.pages), layout.page_bytes);
+  if (!bank_total || !page_total) return Error{Code::out_of_memory, "state: banks or pages exceed 64-bit sizes"};
+  const std::string banks_what = cat(limits.banks, " state banks of ", layout.bank_bytes, " bytes");
+  const std::string pages_what = cat(limits.pages, " state pages of ", layout.page_bytes, " bytes");
+  EVROS_ASSIGN(pools->bank_memory_, device.allocate(*bank_total, banks_what));
+  EVROS_ASSIGN(pools->page_memory_, device.allocate(*page_total, pages_what));
+  pools->poison(pools->bank_memory_.data(), *bank_total);
+  pools->poison(pools->page_memory_.data(), *page_total);
+  return pools;
+}
+
+Pools::Pools(device::Device& device, const Layout& layout, const Limits& limits, int32_t table_count, int32_t capacity)
+    : banks(limits.banks),
+      pages(limits.pages),
+      tables(table_count),
+      device_(device),
+      bank_bytes_(layout.bank_bytes),
+      page_bytes_(layout.page_bytes),
+      page_tokens_(layout.page_tokens),
+      capacity_(capacity),
+      table_list_(static_cast<size_t>(table_count)) {
+  // Left uninitialised so that memory for the longest contexts is committed only when they happen.
+  const size_t entries = static_cast<size_t>(table_count) * static_cast<size_t>(capacity);
+  tokens_ = std::make_unique_for_overwrite<int32_t[]>(static_cast<size_t>(limits.pages) * static_cast<size_t>(page_tokens_));
+  table_ids_ = std::make_unique_for_overwrite<int32_t[]>(entries);
+  table_addresses_ = std::make_unique_for_overwrite<std::byte*[]>(entries);
+  for (size_t i = 0; i < table_list_.size(); ++i) {
+    const size_t first = i * static_cast<size_t>(capacity);
+    table_list_[i] = Table{0, table_ids_.get() + first, table_addresses_.get() + first};
+  }
+}
+
+std::byte* Pools::bank(int32_t i) const {
+  CHECK(i >= 0 && i < banks.size());
+  return bank_memory_.data() + static_cast<uint64_t>(i) * bank_bytes_;
+}
+
+std::byte* Pools::page(int32_t i) const {
+  CHECK(i >= 0 && i < pages.size());
+  return page_memory_.data() + static_cast<uint64_t>(i) * page_bytes_;
+}
+
+int32_t* Pools::page_tokens(int32_t i) const {
+  CHECK(i >= 0 && i < pages.size());
+  return tokens_.get() + static_cast<size_t>(i) * static_cast<size_t>(page_tokens_);
+}
+
+Table& Pools::table(int32_t i) {
+  CHECK(i >= 0 && i < tables.size());
+  return table_list_[static_cast<size_t>(i)];
+}
+
+const Table& Pools::table(int32_t i) const {
+  CHECK(i >= 0 && i < tables.size());
+  return table_list_[static_cast<size_t>(i)];
+}
+
+void Pools::drop_bank(int32_t i) {
+  if (banks.drop(i)) poison(bank(i), bank_bytes_);
+}
+
+void Pools::drop_page(int32_t i) {
+  if (!pages.drop(i)) return;
+  poison(page(i), page_bytes_);
+#ifdef EVROS_POISON
+  std::memset(page_tokens(i), 0xFF, static_cast<size_t>(page_tokens_) * sizeof(int32_t));
+#endif
+}
+
+void Pools::drop_table(int32_t i) {
+  if (!tables.drop(i)) return;
+  Table& gone = table(i);
+  for (int32_t k = 0; k < gone.used; ++k) drop_page(gone.ids[k]);
+  gone.used = 0;
+}
+
+void Pools::set_entry(Table& table, int32_t at, int32_t page_id) {
+  CHECK(at >= table.used && at < capacity_);
+  CHECK(pages.refs(page_id) > 0);
+  table.ids[at] = page_id;
+  table.addresses[at] = page(page_id);
+}
+
+// Test builds only: every byte 0xFF reads as NaN in all float types, so a read of something released shows at once.
+void Pools::poison([[maybe_unused]] std::byte* data, [[maybe_unused]] uint64_t bytes) const {
+#ifdef EVROS_POISON
+  if (device_.host_addressable()) {
+    if (bytes > 0) std::memset(data, 0xFF, bytes);
+  } else {
+    (void)device_.fill(data, 0xFF, bytes);  // an aid for tests: its failure must not become the program's
+  }
+#endif
+}
+
+}  // namespace evros::state
