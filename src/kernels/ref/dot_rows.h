@@ -1,0 +1,41 @@
+// Many chains side by side: up to kLanes rows of weights (or of cached keys) times up to kColumns vectors. Each chain is
+// the one of docs/numerics.md; chains of different rows and vectors are merely interleaved so that a processor can overlap
+// them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "format/tensor_type.h"
+#include "kernels/isa.h"
+
+namespace evros::kernels {
+inline namespace EVROS_ISA {
+
+constexpr int kLanes = 16;
+constexpr int kColumns = 64;
+
+/// One block of work: y[c][lane] = row[lane] . x[c].
+struct DotRows {
+  format::TensorType type;
+  const std::byte* row[kLanes];
+  int lanes;                     // rows in use, 1 ... kLanes
+  int64_t k;                     // length of every row
+  const float* x[kColumns];
+  const int8_t* q[kColumns];     // the integer chain's activations; read only when `integers`
+  const float* d[kColumns];
+  int columns;                   // vectors in use, 1 ... kColumns
+  bool integers;                 // quantised weights take the integer chain
+  float* y[kColumns];
+};
+
+void dot_rows(const DotRows& work);
+
+/// Bytes of one row of k elements, for the types that can_multiply().
+int64_t weight_row_bytes(format::TensorType type, int64_t k);
+bool is_quantised(format::TensorType type);
+/// Dequantises n elements from a block boundary on.
+void decode_row(format::TensorType type, const std::byte* row, int64_t n, float* out);
+
+}  // namespace EVROS_ISA
+}  // namespace evros::kernels

@@ -1,0 +1,50 @@
+// Which tables this program has and which of them this machine can run.
+#include <string_view>
+
+#include "kernels/kernels.h"
+
+namespace evros::kernels {
+
+namespace ref {
+const Kernels& table();
+}
+#ifdef EVROS_HAVE_REF_FMA
+namespace ref_fma {
+const Kernels& table();
+}
+#endif
+
+const Kernels& ref_kernels() { return ref::table(); }
+
+const Kernels* ref_fma_kernels() {
+#ifdef EVROS_HAVE_REF_FMA
+  // Also asks whether the operating system saves the wide registers.
+  if (__builtin_cpu_supports("avx") && __builtin_cpu_supports("fma")) return &ref_fma::table();
+#endif
+  return nullptr;
+}
+
+const Kernels& best_host_kernels() {
+  const Kernels* fma = ref_fma_kernels();
+  return fma != nullptr ? *fma : ref_kernels();
+}
+
+const Kernels* host_kernels(const char* name) {
+  const std::string_view wanted = name;
+  if (wanted == ref_kernels().name) return &ref_kernels();
+  const Kernels* fma = ref_fma_kernels();
+  return fma != nullptr && wanted == fma->name ? fma : nullptr;
+}
+
+bool can_multiply(format::TensorType type) {
+  switch (type) {
+    case format::TensorType::f32:
+    case format::TensorType::f16:
+    case format::TensorType::bf16:
+    case format::TensorType::q8_0:
+    case format::TensorType::q4_0: return true;
+    default: return false;
+  }
+}
+
+}  // namespace evros::kernels
