@@ -149,8 +149,8 @@ def inner(path):
 
 
 def is_test(path):
-    """Test programs, fuzz programs and what only they include (test_*.h)."""
-    return re.search(r"_(test|fuzz)\.(cc|cu)$|(^|/)test_\w+\.(h|cc)$", path) is not None or path.startswith(("tests/", "bench/"))
+    """Test programs, fuzz programs and what only they include (test_x.h, x_testing.h)."""
+    return re.search(r"_(test|fuzz)\.(cc|cu)$|(^|/)test_\w+\.(h|cc)$|_testing\.h$", path) is not None or path.startswith(("tests/", "bench/"))
 
 
 class Tidy:
