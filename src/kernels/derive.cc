@@ -48,6 +48,20 @@ void quantize_weights(format::TensorType type, std::span<const float> in, std::b
   with_codec(type, [&]<typename Codec>() { encode<Codec>(in, out); });
 }
 
+bool scales_finite(format::TensorType type, std::span<const std::byte> rows) {
+  bool finite = true;
+  with_codec(type, [&]<typename Codec>() {
+    CHECK(rows.size() % Codec::kBytes == 0);
+    float values[Codec::kBlock];
+    // A NaN or infinite scale makes every element of its block NaN or infinite, zeros included.
+    for (const std::byte* block = rows.data(); block != rows.data() + rows.size(); block += Codec::kBytes) {
+      Codec::decode(block, values);
+      for (const float value : values) finite &= (__builtin_bit_cast(uint32_t, value) & 0x7F800000u) != 0x7F800000u;
+    }
+  });
+  return finite;
+}
+
 void plus_one(std::span<float> w) {
   for (float& x : w) x = 1.0f + x;
 }
