@@ -10,3 +10,9 @@ if(TARGET kernels AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   target_sources(kernels PRIVATE $<TARGET_OBJECTS:kernels_ref_fma>)
   target_compile_definitions(kernels PRIVATE EVROS_HAVE_REF_FMA)
 endif()
+
+# make test-exhaustive: kernels/math.h over all inputs.
+if(EVROS_TESTS)
+  add_executable(kernels_math_exhaustive EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/src/kernels/exhaustive/main.cc)
+  target_link_libraries(kernels_math_exhaustive PRIVATE kernels Threads::Threads)
+endif()

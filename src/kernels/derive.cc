@@ -24,6 +24,15 @@ void encode(std::span<const float> in, std::byte* out) {
   for (size_t i = 0; i < in.size(); i += Codec::kBlock, out += Codec::kBytes) Codec::encode(in.data() + i, out);
 }
 
+template <typename Codec>
+bool finite(std::span<const std::byte> rows) {
+  CHECK(rows.size() % Codec::kBytes == 0);
+  for (size_t i = 0; i < rows.size(); i += Codec::kBytes) {
+    if (!Codec::finite(&rows[i])) return false;
+  }
+  return true;
+}
+
 /// Calls use.operator()<Codec>() for the codec of a type that can_multiply().
 template <typename Use>
 void with_codec(format::TensorType type, const Use& use) {
@@ -46,6 +55,12 @@ void dequantize(format::TensorType type, const std::byte* data, std::span<float>
 
 void quantize_weights(format::TensorType type, std::span<const float> in, std::byte* out) {
   with_codec(type, [&]<typename Codec>() { encode<Codec>(in, out); });
+}
+
+bool scales_finite(format::TensorType type, std::span<const std::byte> rows) {
+  bool clean = true;
+  with_codec(type, [&]<typename Codec>() { clean = finite<Codec>(rows); });
+  return clean;
 }
 
 void plus_one(std::span<float> w) {

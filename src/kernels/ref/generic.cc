@@ -66,6 +66,15 @@ void keep_last(device::Queue& queue, const Batch& batch, const KeepLastArgs& a) 
   });
 }
 
+void gather_last(device::Queue& queue, const Batch& batch, const GatherLastArgs& a) {
+  for_each(queue, batch.sequences, [&](int64_t s) {
+    const SequenceRows& sequence = batch.sequence[s];
+    if (sequence.rows == 0) return;
+    const int64_t last = sequence.first_row + sequence.rows - 1;
+    __builtin_memcpy(a.y + s * a.y_stride, a.x + last * a.x_stride, static_cast<size_t>(a.width) * sizeof(float));
+  });
+}
+
 void check_finite(device::Queue& queue, const Batch& batch, const CheckFiniteArgs& a) {
   for_each(queue, batch.rows, [&](int64_t r) { check_row(batch, r, a.x + r * a.x_stride, a.width); });
 }

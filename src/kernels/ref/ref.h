@@ -14,6 +14,7 @@ void rms_norm(device::Queue&, const Batch&, const RmsNormArgs&);
 void rope(device::Queue&, const Batch&, const RopeArgs&);
 void swiglu(device::Queue&, const Batch&, const SwigluArgs&);
 void keep_last(device::Queue&, const Batch&, const KeepLastArgs&);
+void gather_last(device::Queue&, const Batch&, const GatherLastArgs&);
 void check_finite(device::Queue&, const Batch&, const CheckFiniteArgs&);
 void hc_low(device::Queue&, const Batch&, const HcLowArgs&);
 void hc_mix(device::Queue&, const Batch&, const HcMixArgs&);

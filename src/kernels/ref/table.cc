@@ -20,6 +20,7 @@ const Kernels& table() {
       .rope = rope,
       .swiglu = swiglu,
       .keep_last = keep_last,
+      .gather_last = gather_last,
       .check_finite = check_finite,
       .hc_low = hc_low,
       .hc_mix = hc_mix,
