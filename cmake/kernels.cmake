@@ -9,6 +9,13 @@ if(TARGET kernels AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   target_compile_definitions(kernels_ref_fma PRIVATE EVROS_ISA=ref_fma EVROS_TABLE_NAME=ref-fma)
   target_sources(kernels PRIVATE $<TARGET_OBJECTS:kernels_ref_fma>)
   target_compile_definitions(kernels PRIVATE EVROS_HAVE_REF_FMA)
+  if(EVROS_TESTS AND NOT EVROS_SANITIZE)  # sanitizers add shared symbols of their own
+    set(check ${CMAKE_SOURCE_DIR}/src/kernels/check_isa.sh)
+    set(baseline "$<FILTER:$<TARGET_OBJECTS:kernels>,INCLUDE,/ref/>")
+    set(fused "$<FILTER:$<TARGET_OBJECTS:kernels_ref_fma>,INCLUDE,/ref/>")
+    add_test(NAME kernels_isa_ref COMMAND ${check} ref no ${baseline} COMMAND_EXPAND_LISTS)
+    add_test(NAME kernels_isa_ref_fma COMMAND ${check} ref_fma yes ${fused} COMMAND_EXPAND_LISTS)
+  endif()
 endif()
 
 # make test-exhaustive: kernels/math.h over all inputs.
