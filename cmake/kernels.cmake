@@ -17,9 +17,3 @@ if(TARGET kernels AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     add_test(NAME kernels_isa_ref_fma COMMAND ${check} ref_fma yes ${fused} COMMAND_EXPAND_LISTS)
   endif()
 endif()
-
-# make test-exhaustive: kernels/math.h over all inputs.
-if(EVROS_TESTS)
-  add_executable(kernels_math_exhaustive EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/src/kernels/exhaustive/main.cc)
-  target_link_libraries(kernels_math_exhaustive PRIVATE kernels Threads::Threads)
-endif()

@@ -26,7 +26,9 @@ double silu(double x) { return x / (1 + std::exp(-x)); }
 
 TEST(GdnConv, IsTheCausalConvolutionHoweverTheTokensAreCut) {
   Random random(3);
-  for (const auto& [channels, kernel] : {std::pair{5, 4}, {130, 3}, {64, 1}, {70, 2}}) {
+  struct Shape { int channels, kernel; };
+  for (const Shape& shape : {Shape{5, 4}, Shape{130, 3}, Shape{64, 1}, Shape{70, 2}}) {
+    const int channels = shape.channels, kernel = shape.kernel;
     const int sequences = 2;
     const int64_t tokens = 17;
     Tokens x(sequences, tokens, channels, random);
