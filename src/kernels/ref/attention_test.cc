@@ -127,6 +127,19 @@ TEST(Attention, IsTheSoftmaxOverTheStoredRowsHoweverTheTokensAreCut) {
   }
 }
 
+TEST(Attention, AddsWithinTilesOf64AndThenTheTiles) {
+  // Every score is 0, so every p is 1: what is left is the order of additions. 63 ones drown one by one in 2^24, the 64 of
+  // the next tile arrive together.
+  Random random(21);
+  Scene scene({1, 1, 2, 1, 0, 0, 128, CacheType::f32}, random);
+  std::fill(scene.q.begin(), scene.q.end(), 0.0f);
+  std::fill(scene.v.begin(), scene.v.end(), 1.0f);
+  scene.v[0] = 16777216.0f;
+  const Output out = everywhere([&](const Kernels& table, device::Queue& queue) { return scene.run(table, queue, {{128}}); });
+  EXPECT_EQ(out.floats[63], 16777216.0f / 64.0f);
+  EXPECT_EQ(out.floats[127], (16777216.0f + 64.0f) / 128.0f);
+}
+
 TEST(Attention, SaysSoWhenAScoreIsNotFinite) {
   Random random(8);
   Scene scene({2, 1, 4, 4, 0, 0, 3, CacheType::f32}, random);

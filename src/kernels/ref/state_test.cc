@@ -122,6 +122,42 @@ TEST(GdnDelta, IsTheRecurrenceHoweverTheTokensAreCut) {
   }
 }
 
+TEST(GdnConv, AddsFromTheOldestTapToTheNewest) {
+  const Floats x = {16777216.0f, 1.0f, 1.0f, 1.0f}, w(4, 1.0f);
+  const Output out = everywhere([&](const Kernels& table, device::Queue& queue) {
+    World world(1, 12, 64, 0, 0);
+    Floats y(4);
+    world.step({4}, [&](const Batch& batch) {
+      table.gdn_conv(queue, batch, {.x = x.data(), .x_stride = 1, .w = w.data(), .channels = 1, .kernel = 4, .bank_offset = 0,
+                                    .y = y.data(), .y_stride = 1});
+    });
+    return Output{.floats = y, .integers = {}, .bytes = {}, .status = {}};
+  });
+  EXPECT_EQ(out.floats[3], 16777216.0f);  // from the newest it would be 2^24 + 3, rounded
+}
+
+TEST(GdnDelta, SumsInEightStridesThatFoldFromTheFarHalf) {
+  // From a zero state with beta = v = 1 the state is k, and o is its sum when q is ones. k[8] drowns in the stride of k[0] =
+  // 2^24, k[4] in the first fold; k[2] and k[6] meet there, and their 2 survives.
+  Floats qkv(16 + 16 + 1, 0.0f);
+  std::fill(qkv.begin(), qkv.begin() + 16, 1.0f);
+  for (const int i : {2, 4, 6, 8}) qkv[16 + i] = 1.0f;
+  qkv[16] = 16777216.0f;
+  qkv[32] = 1.0f;
+  const float one = 1.0f;
+  const Output out = everywhere([&](const Kernels& table, device::Queue& queue) {
+    World world(1, 64, 64, 0, 0);
+    Floats o(1);
+    world.step({1}, [&](const Batch& batch) {
+      table.gdn_delta(queue, batch, {.qkv = qkv.data(), .qkv_stride = 33, .decay = &one, .beta = &one, .gate_stride = 1,
+                                     .key_heads = 1, .value_heads = 1, .key_dim = 16, .value_dim = 1, .bank_offset = 0,
+                                     .o = o.data(), .o_stride = 1});
+    });
+    return Output{.floats = o, .integers = {}, .bytes = {}, .status = {}};
+  });
+  EXPECT_EQ(out.floats[0], 16777218.0f);
+}
+
 TEST(PleConv, IsTheDilatedConvolutionHoweverTheTokensAreCut) {
   Random random(5);
   struct Shape { int channels, kernel, dilation; };
