@@ -21,10 +21,13 @@ if(NOT CMAKE_CUDA_COMPILER)
   message(FATAL_ERROR "EVROS_CUDA is on, but no nvcc was found on PATH or in /usr/local/cuda/bin; set CMAKE_CUDA_COMPILER")
 endif()
 enable_language(CUDA)
+# CMake 3.25 predates C++20 for CUDA: tell it the flag, which nvcc has.
+set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 
 add_library(evros_cuda SHARED ${evros_cuda_sources})
 target_include_directories(evros_cuda PRIVATE ${CMAKE_SOURCE_DIR}/src)
 set_target_properties(evros_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static POSITION_INDEPENDENT_CODE ON)
-# CMake 3.25 does not know C++20 for CUDA. The float flags are those of docs/numerics.md, the host pass included.
+# The float flags are those of docs/numerics.md, the host pass included.
 target_compile_options(evros_cuda PRIVATE
-  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 -ftz=false -fmad=false -prec-div=true -prec-sqrt=true -Xcompiler=-ffp-contract=off>)
+  "$<$<COMPILE_LANGUAGE:CUDA>:-ftz=false;-fmad=false;-prec-div=true;-prec-sqrt=true;-Xcompiler=-ffp-contract=off>")

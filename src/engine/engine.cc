@@ -40,36 +40,6 @@ Result<const kernels::Kernels*> choose_kernels(const std::string& name) {
   return table;
 }
 
-Result<int64_t> choose_context(const format::ModelFile& file, int64_t asked) {
-  const int64_t most = file.hyper().context_length;
-  if (asked > most) {
-    return Error{Code::invalid_argument,
-                 cat("a context of ", asked, " tokens was asked for; ", file.path(), " was made for at most ", most)};
-  }
-  return asked > 0 ? asked : std::min(most, kDefaultContext);
-}
-
-Status check_options(const EngineOptions& options) {
-  if (options.sessions < 1) return Error{Code::invalid_argument, cat("sessions is ", options.sessions, "; it must be at least 1")};
-  if (options.batch < 1) return Error{Code::invalid_argument, cat("batch is ", options.batch, "; it must be at least 1")};
-  if (options.chunk < options.batch) {
-    return Error{Code::invalid_argument, cat("chunk is ", options.chunk, "; it must be at least the batch, ", options.batch)};
-  }
-  if (options.context < 0) return Error{Code::invalid_argument, cat("context is ", options.context, "; it must be positive")};
-  return {};
-}
-
-// Pages for every session at its longest, and one more each for a page copied before it is written.
-state::Limits state_limits(const EngineOptions& options, const state::Layout& layout, int64_t context) {
-  state::Limits limits;
-  limits.slots = options.sessions;
-  limits.banks = options.sessions + options.batch + 1;
-  const int64_t pages = (context + layout.page_tokens - 1) / layout.page_tokens + 1;
-  limits.pages = static_cast<int32_t>(pages * options.sessions);
-  limits.max_tokens = context;
-  return limits;
-}
-
 }  // namespace
 
 Status Engine::Impl::check_tokens(std::span<const int32_t> tokens) const {
@@ -96,30 +66,26 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, const std::string& path, const EngineOptions& options) {
-  EVROS_TRY(check_options(options));
   auto impl = std::make_unique<Impl>();
   impl->options = options;
   EVROS_ASSIGN(impl->model.numerics.kv, model::parse_cache_type(options.kv));
   EVROS_ASSIGN(impl->model.numerics.float_activations, model::parse_float_activations(options.numerics));
   EVROS_ASSIGN(impl->model.kernels, choose_kernels(options.kernels));
   EVROS_ASSIGN(impl->file, format::open_model(io, path));
-  EVROS_TRY(check_types(*impl->file));
-  EVROS_ASSIGN(const int64_t context, choose_context(*impl->file, options.context));
+  EVROS_ASSIGN(impl->info.plan, make_plan(*impl->file, options));
   impl->model.hyper = impl->file->hyper();
   impl->model.state = model::make_state_layout(impl->model.hyper, impl->model.numerics.kv);
   impl->device = device::make_host_device(thread_count(options.threads));
 
-  const format::Tensor* table = impl->model.hyper.ple.empty() ? nullptr : impl->file->find("per_layer_token_embd.weight");
+  const format::Tensor* table = impl->model.hyper.ple.empty() ? nullptr : impl->file->find(kTableName);
   if (table != nullptr) {
     EVROS_ASSIGN(impl->table, pages::RowStore::create(*impl->file, *table, options.table));
     impl->model.ple_type = table->type;
     impl->model.ple_row_bytes = static_cast<int64_t>(impl->table->row_bytes());
   }
-  const state::Limits limits = state_limits(options, impl->model.state.layout, context);
-  EVROS_ASSIGN(impl->store, state::Store::create(*impl->device, impl->model.state.layout, limits));
-  const model::PassLimits pass{options.chunk, options.batch, options.all_logits ? options.chunk : options.batch, context,
-                               options.trace};
-  EVROS_ASSIGN(impl->forward, Forward::create(impl->model, impl->table.get(), *impl->device, pass));
+  const Plan& plan = impl->info.plan;
+  EVROS_ASSIGN(impl->store, state::Store::create(*impl->device, impl->model.state.layout, plan.limits));
+  EVROS_ASSIGN(impl->forward, Forward::create(impl->model, impl->table.get(), *impl->device, plan.pass));
   impl->weights = std::make_unique<WeightLoader>(*impl->file, *impl->device);
   EVROS_ASSIGN(impl->model.weights, model::bind(impl->model.hyper, *impl->weights));
 
@@ -130,17 +96,6 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, const std::string& path
   info.kernels = impl->model.kernels->name;
   info.device = impl->device->name();
   info.threads = thread_count(options.threads);
-  info.context = context;
-  info.context_of_model = impl->model.hyper.context_length;
-  info.weight_bytes = impl->weights->bytes();
-  info.table_bytes = table == nullptr ? 0 : table->bytes();
-  info.table_memory_bytes = table == nullptr ? 0 : options.table.resident ? table->bytes() : options.table.memory_bytes;
-  info.bank_bytes = impl->model.state.layout.bank_bytes;
-  info.banks = static_cast<uint64_t>(limits.banks);
-  info.page_bytes = impl->model.state.layout.page_bytes;
-  info.pages = static_cast<uint64_t>(limits.pages);
-  info.page_tokens = impl->model.state.layout.page_tokens;
-  info.scratch_bytes = impl->forward->scratch_bytes();
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 
@@ -202,9 +157,9 @@ Status Engine::append(SessionId session, std::span<const int32_t> tokens, const 
   EVROS_TRY(impl_->check_tokens(tokens));
   EVROS_ASSIGN(const int64_t frontier, impl_->store->frontier(session));
   const auto asked = static_cast<int64_t>(tokens.size());
-  if (frontier + asked > impl_->info.context) {
+  if (frontier + asked > impl_->info.plan.context) {
     return Error{Code::invalid_argument, cat("the session holds ", frontier, " tokens and ", asked,
-                                             " more were asked for; its context holds ", impl_->info.context)};
+                                             " more were asked for; its context holds ", impl_->info.plan.context)};
   }
   const auto chunk = static_cast<size_t>(impl_->options.chunk);
   for (size_t at = 0; at < tokens.size(); at += chunk) {

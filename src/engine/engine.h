@@ -20,6 +20,7 @@
 
 #include "base/result.h"
 #include "device/device.h"
+#include "engine/plan.h"
 #include "format/model_file.h"
 #include "io/io.h"
 #include "model/pass.h"
@@ -46,18 +47,13 @@ struct EngineOptions {
 };
 constexpr int64_t kDefaultContext = 32768;
 
+constexpr const char* kTableName = "per_layer_token_embd.weight";
+
 /// What was asked for and what was done; inspect and run print it.
 struct EngineInfo {
   std::string model, container, numerics, kernels, device;
   int threads = 0;
-  int64_t context = 0, context_of_model = 0;
-  uint64_t weight_bytes = 0;         // resident weights
-  uint64_t table_bytes = 0;          // n-gram table on disk
-  uint64_t table_memory_bytes = 0;   // frames for it (or all of it when resident)
-  uint64_t bank_bytes = 0, banks = 0;
-  uint64_t page_bytes = 0, pages = 0;
-  int32_t page_tokens = 0;
-  uint64_t scratch_bytes = 0;
+  Plan plan;
 };
 
 /// One sequence's tokens in a chunk.

@@ -93,7 +93,7 @@ struct Image {
 /// before its store.
 class Transaction {
  public:
-  Transaction() = default;
+  Transaction();
   Transaction(Transaction&&) noexcept;
   Transaction& operator=(Transaction&&) noexcept;
   ~Transaction();

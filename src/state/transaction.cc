@@ -162,6 +162,7 @@ void Store::Impl::drop(Transaction::State& transaction) {
   record(transaction.record).use = Record::Use::free;
 }
 
+Transaction::Transaction() = default;
 Transaction::Transaction(Transaction&& other) noexcept = default;
 
 Transaction& Transaction::operator=(Transaction&& other) noexcept {

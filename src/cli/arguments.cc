@@ -1,0 +1,135 @@
+#include "cli/arguments.h"
+
+#include <CLI/CLI.hpp>
+
+namespace evros::cli {
+namespace {
+
+constexpr const char* kModelHelp = "a GGUF file (any of a split set) or a safetensors folder; without it, the bundled model";
+
+void add_model(CLI::App& app, ModelArguments& a) {
+  app.add_option("MODEL", a.model, kModelHelp);
+  app.add_option("--ctx", a.context, "longest session in tokens (default: the model's, at most 32768)")->check(CLI::PositiveNumber);
+  app.add_option("--kv", a.kv, "type of the K/V cache: f32, f16, bf16")->capture_default_str();
+  app.add_option("--numerics", a.numerics, "N1, or N1-f32: quantised weights with float activations")->capture_default_str();
+  app.add_option("--threads", a.threads, "threads (default: one per core)")->check(CLI::Range(1, 1024));
+  app.add_option("--chunk", a.chunk, "tokens in one chunk at most")->capture_default_str()->check(CLI::Range(1, 65536));
+  app.add_option("--kernels", a.kernels, "kernel table by name: ref, ref-fma (default: the fastest that runs here)");
+  app.add_option("--ple", a.ple, "where the n-gram table lives: disk (read as needed) or ram")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"disk", "ram"}));
+  app.add_option("--ple-memory-mb", a.ple_memory_mb, "memory for table rows with --ple disk")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+}
+
+void add_sampling(CLI::App& app, RunArguments& a) {
+  app.add_option("--temp", a.temperature, "temperature; 0 is greedy (default: the model's)");
+  app.add_option("--top-k", a.top_k, "keep the k most probable tokens; 0 keeps all");
+  app.add_option("--top-p", a.top_p, "keep the most probable tokens that reach this mass");
+  app.add_option("--min-p", a.min_p, "drop tokens below this share of the most probable one");
+  app.add_option("--repetition-penalty", a.repetition_penalty, "divides the logits of tokens seen; 1 is off");
+  app.add_option("--presence-penalty", a.presence_penalty, "subtracted once from tokens of the reply so far");
+  app.add_option("--frequency-penalty", a.frequency_penalty, "subtracted per occurrence in the reply so far");
+  app.add_option("--logit-bias", a.logit_bias, "ID=VALUE, added to the logit of a token; may be repeated");
+  app.add_option("--seed", a.seed, "seed of the generator (default: from the clock, printed at the end)");
+}
+
+void add_run(CLI::App& root, RunArguments& a) {
+  CLI::App& app = *root.add_subcommand("run", "answer one prompt, or chat when there is none");
+  add_model(app, a.model);
+  app.add_option("-p,--prompt", a.prompt, "the prompt (one-shot)")->each([&a](const std::string&) { a.has_prompt = true; });
+  app.add_option("-f,--file", a.file, "read the prompt from a file");
+  app.add_option("-s,--system", a.system, "system message");
+  app.add_flag("--raw", a.raw, "continue the prompt as it stands, without the chat template");
+  CLI::Option* think = app.add_flag("--think", a.think, "let the model think first (the template's default)");
+  app.add_flag("--no-think", a.no_think, "answer at once")->excludes(think);
+  app.add_option("-n,--max-tokens", a.max_tokens, "longest reply (default: until the context is full)")->check(CLI::NonNegativeNumber);
+  add_sampling(app, a);
+  app.add_option("--stop", a.stop, "end the reply before this text; may be repeated");
+  app.add_option("--stop-id", a.stop_ids, "end the reply at this token id; may be repeated");
+  app.add_flag("--ignore-eos", a.ignore_eos, "do not end at the model's own end-of-reply tokens");
+  app.add_flag("--show-special", a.show_special, "show control tokens");
+  app.add_flag("-q,--quiet", a.quiet, "print the reply alone");
+}
+
+void add_inspect(CLI::App& root, InspectArguments& a) {
+  CLI::App& app = *root.add_subcommand("inspect", "header, tensors, memory and placement plan of a model");
+  add_model(app, a.model);
+  app.add_flag("--tensors", a.tensors, "list every tensor");
+  app.add_flag("--json", a.json, "print JSON");
+}
+
+void add_tokenize(CLI::App& root, TokenizeArguments& a) {
+  CLI::App& app = *root.add_subcommand("tokenize", "text to token ids and back");
+  app.add_option("MODEL", a.model, kModelHelp);
+  app.add_option("-p,--text", a.text, "the text")->each([&a](const std::string&) { a.has_text = true; });
+  app.add_option("-f,--file", a.file, "read the text from a file (without -p or -f: from standard input)");
+  app.add_option("--decode", a.decode, "token ids to turn into text, with commas")->delimiter(',');
+  app.add_flag("--plain", a.plain, "special tokens in the text are text");
+  app.add_flag("--json", a.json, "print JSON");
+}
+
+void add_convert(CLI::App& root, ConvertArguments& a) {
+  CLI::App& app = *root.add_subcommand("convert", "safetensors folder or GGUF -> GGUF");
+  app.add_option("FROM", a.from, "a safetensors folder or a GGUF file")->required();
+  app.add_option("TO", a.to, "the GGUF file to write")->required();
+  app.add_option("--type", a.type, "type of the matrices: f32, f16, bf16, q8_0, q4_0")->capture_default_str();
+  app.add_option("--name", a.name, "general.name of the new file");
+  app.add_flag("--no-mtp", a.no_mtp, "leave the draft head out");
+  app.add_flag("-q,--quiet", a.quiet, "no progress");
+}
+
+void add_synth(CLI::App& root, SynthArguments& a) {
+  CLI::App& app = *root.add_subcommand("synth", "a model file without a model, for tests of size");
+  app.add_option("TO", a.to, "the GGUF file to write; a split set is written as TO-00001-of-0000N.gguf")->required();
+  app.add_option("--shape", a.shape, "real: the published model's 1,224 tensors and type mix")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"real"}));
+  app.add_flag("--sparse", a.sparse, "leave holes instead of weights: 111 GB apparent, megabytes on disk")->required();
+  app.add_flag("-q,--quiet", a.quiet, "no progress");
+}
+
+void add_trace(CLI::App& root, TraceArguments& a) {
+  CLI::App& app = *root.add_subcommand("trace", "run token ids and write every intermediate that others can check");
+  add_model(app, a.model);
+  app.add_option("--tokens", a.tokens, "token ids, with commas")->delimiter(',')->required();
+  app.add_option("--chunks", a.chunks, "chunk sizes, with commas, repeated to the end (default: all at once)")->delimiter(',');
+  app.add_option("--greedy", a.greedy, "also draw this many greedy tokens")->check(CLI::NonNegativeNumber);
+  app.add_option("--prefix", a.prefix, "name of the sequence in the file")->capture_default_str();
+  app.add_option("--out", a.out, "the safetensors file to write")->required();
+}
+
+}  // namespace
+
+Arguments parse(int argc, char** argv) {
+  CLI::App app("Evros runs Qwen4-Exp models: one history, one set of bits.", "evros");
+  app.set_version_flag("--version", std::string("evros ") + EVROS_VERSION);
+  app.require_subcommand(1);
+  app.footer("Errors are one sentence on standard error; exit code 1, or 2 for wrong usage.");
+  RunArguments run_arguments;
+  InspectArguments inspect_arguments;
+  TokenizeArguments tokenize_arguments;
+  ConvertArguments convert_arguments;
+  SynthArguments synth_arguments;
+  TraceArguments trace_arguments;
+  add_run(app, run_arguments);
+  add_inspect(app, inspect_arguments);
+  add_tokenize(app, tokenize_arguments);
+  add_convert(app, convert_arguments);
+  add_synth(app, synth_arguments);
+  add_trace(app, trace_arguments);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return Exit{app.exit(error) == 0 ? 0 : 2};
+  }
+  if (app.got_subcommand("run")) return run_arguments;
+  if (app.got_subcommand("inspect")) return inspect_arguments;
+  if (app.got_subcommand("tokenize")) return tokenize_arguments;
+  if (app.got_subcommand("convert")) return convert_arguments;
+  if (app.got_subcommand("synth")) return synth_arguments;
+  return trace_arguments;
+}
+
+}  // namespace evros::cli

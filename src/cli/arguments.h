@@ -1,0 +1,90 @@
+// The command line, parsed: one struct per sub-command. Parsing is the only thing that happens here (arguments.cc, the one
+// file that knows CLI11); each command gets its struct and returns the exit code: 0, 1 for an error, 2 for wrong usage.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace evros::cli {
+
+/// How a model is opened and run; shared by every command that runs one.
+struct ModelArguments {
+  std::string model;                   // empty: the bundled model
+  std::string numerics = "N1", kv = "f16", kernels;
+  int threads = 0;
+  int64_t context = 0;
+  int32_t chunk = 128;
+  std::string ple = "disk";            // or "ram"
+  uint64_t ple_memory_mb = 64;
+};
+
+struct RunArguments {
+  ModelArguments model;
+  std::string prompt, file, system;
+  bool has_prompt = false;
+  bool raw = false;                    // no chat template
+  bool think = false, no_think = false;
+  bool quiet = false;                  // no statistics
+  int64_t max_tokens = -1;
+  std::optional<float> temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
+  std::optional<int32_t> top_k;
+  std::optional<uint64_t> seed;
+  std::vector<std::string> stop, logit_bias;   // "ID=VALUE"
+  std::vector<int32_t> stop_ids;
+  bool ignore_eos = false, show_special = false;
+};
+
+struct InspectArguments {
+  ModelArguments model;
+  bool json = false, tensors = false;
+};
+
+struct TokenizeArguments {
+  std::string model;
+  std::string text, file;
+  bool has_text = false;
+  bool plain = false;                  // special tokens are text
+  bool json = false;
+  std::vector<int32_t> decode;
+};
+
+struct ConvertArguments {
+  std::string from, to, type = "q8_0", name;
+  bool no_mtp = false, quiet = false;
+};
+
+struct SynthArguments {
+  std::string shape = "real", to;
+  bool sparse = false, quiet = false;
+};
+
+struct TraceArguments {
+  ModelArguments model;
+  std::vector<int32_t> tokens;
+  std::vector<int64_t> chunks;
+  std::string out, prefix = "a";
+  int64_t greedy = 0;
+};
+
+/// Nothing to do: help or version was printed, or the usage was wrong; the exit code says which.
+struct Exit {
+  int code;
+};
+
+using Arguments = std::variant<Exit, RunArguments, InspectArguments, TokenizeArguments, ConvertArguments, SynthArguments,
+                               TraceArguments>;
+
+Arguments parse(int argc, char** argv);
+
+int run(const RunArguments& arguments);
+int inspect(const InspectArguments& arguments);
+int tokenize(const TokenizeArguments& arguments);
+int convert(const ConvertArguments& arguments);
+int synth(const SynthArguments& arguments);
+int trace(const TraceArguments& arguments);
+
+}  // namespace evros::cli

@@ -1,0 +1,64 @@
+#include "cli/common.h"
+
+#include <cstdio>
+
+#include "base/str.h"
+#include "io/io.h"
+#include "io/process.h"
+
+namespace evros::cli {
+namespace {
+
+constexpr const char* kBundledModel = "evros-tiny.gguf";
+constexpr uint64_t kTextLimit = 64u << 20;
+
+}  // namespace
+
+Result<std::string> model_path(const std::string& given) {
+  if (!given.empty()) return given;
+  EVROS_ASSIGN(const std::string folder, io::program_folder());
+  std::string path = io::join(folder, kBundledModel);
+  if (!io::real_io().exists(path)) {
+    return Error{Code::not_found, cat("no MODEL was given and the bundled one is not at ", path, "; `make build` makes it")};
+  }
+  return path;
+}
+
+engine::EngineOptions engine_options(const ModelArguments& a) {
+  engine::EngineOptions options;
+  options.numerics = a.numerics;
+  options.kv = a.kv;
+  options.kernels = a.kernels;
+  options.threads = a.threads;
+  options.context = a.context;
+  options.chunk = a.chunk;
+  options.table.resident = a.ple == "ram";
+  options.table.memory_bytes = a.ple_memory_mb << 20;
+  return options;
+}
+
+int fail(const Error& error) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "evros: %s\n", error.message.c_str());
+  return 1;
+}
+
+Result<std::string> read_text(bool given, const std::string& text, const std::string& file) {
+  if (given) return text;
+  return file.empty() ? io::read_standard_input(kTextLimit) : io::read_file(io::real_io(), file, kTextLimit);
+}
+
+std::string human_bytes(uint64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
+    value /= 1024;
+    ++unit;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
+  return text;
+}
+
+}  // namespace evros::cli

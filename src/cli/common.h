@@ -1,0 +1,26 @@
+// What the sub-commands share: finding the model, printing errors, options for the engine.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "cli/arguments.h"
+#include "engine/engine.h"
+
+namespace evros::cli {
+
+/// The path that was given, or the bundled model's beside the program.
+Result<std::string> model_path(const std::string& given);
+
+engine::EngineOptions engine_options(const ModelArguments& arguments);
+
+/// Prints "evros: <sentence>." on standard error; returns the exit code 1.
+int fail(const Error& error);
+
+/// The text of -p, of -f, or of standard input. Refused when empty.
+Result<std::string> read_text(bool given, const std::string& text, const std::string& file);
+
+/// "1.5 MiB".
+std::string human_bytes(uint64_t bytes);
+
+}  // namespace evros::cli

@@ -1,0 +1,94 @@
+#include "engine/plan.h"
+
+#include <algorithm>
+
+#include "base/str.h"
+#include "engine/engine.h"
+#include "engine/weight_loader.h"
+
+namespace evros::engine {
+namespace {
+
+// Adds up what bind() would load.
+class CountingSource : public model::TensorSource {
+ public:
+  explicit CountingSource(const format::ModelFile& file) : file_(file) {}
+  Result<model::Matrix> matrix(const std::string& name) override {
+    const format::Tensor* tensor = file_.find(name);
+    if (tensor == nullptr) return Error{Code::bad_file, cat(file_.path(), ": tensor ", name, " is missing")};
+    bytes += tensor->bytes();
+    return model::Matrix{tensor->type, nullptr, static_cast<int64_t>(tensor->rows()), static_cast<int64_t>(tensor->ne[0]),
+                         static_cast<int64_t>(format::row_bytes(tensor->type, tensor->ne[0]))};
+  }
+  Result<const float*> vector(const std::string& name) override {
+    const format::Tensor* tensor = file_.find(name);
+    if (tensor == nullptr) return Error{Code::bad_file, cat(file_.path(), ": tensor ", name, " is missing")};
+    bytes += tensor->elements() * sizeof(float);
+    return static_cast<const float*>(nullptr);
+  }
+  uint64_t bytes = 0;
+
+ private:
+  const format::ModelFile& file_;
+};
+
+Status check_options(const EngineOptions& options) {
+  const auto at_least = [](const char* name, int64_t value, int64_t least) -> Status {
+    if (value >= least) return {};
+    return Error{Code::invalid_argument, cat(name, " is ", value, "; it must be at least ", least)};
+  };
+  EVROS_TRY(at_least("sessions", options.sessions, 1));
+  EVROS_TRY(at_least("batch", options.batch, 1));
+  EVROS_TRY(at_least("context", options.context, 0));
+  EVROS_TRY(at_least("threads", options.threads, 0));
+  return at_least("chunk", options.chunk, options.batch);
+}
+
+Result<int64_t> choose_context(const format::ModelFile& file, int64_t asked) {
+  const int64_t most = file.hyper().context_length;
+  if (asked > most) {
+    return Error{Code::invalid_argument,
+                 cat("a context of ", asked, " tokens was asked for; ", file.path(), " was made for at most ", most)};
+  }
+  return asked > 0 ? asked : std::min(most, kDefaultContext);
+}
+
+// Pages for every session at its longest, and one more each for a page that is copied before it is written.
+state::Limits state_limits(const EngineOptions& options, int32_t page_tokens, int64_t context) {
+  state::Limits limits;
+  limits.slots = options.sessions;
+  limits.banks = options.sessions + options.batch + 1;
+  limits.pages = static_cast<int32_t>(((context + page_tokens - 1) / page_tokens + 1) * options.sessions);
+  limits.max_tokens = context;
+  return limits;
+}
+
+}  // namespace
+
+Result<Plan> make_plan(const format::ModelFile& file, const EngineOptions& options) {
+  EVROS_TRY(check_options(options));
+  EVROS_ASSIGN(const kernels::CacheType kv, model::parse_cache_type(options.kv));
+  EVROS_TRY(check_types(file));
+  Plan plan;
+  EVROS_ASSIGN(plan.context, choose_context(file, options.context));
+  plan.context_of_model = file.hyper().context_length;
+  const model::StateLayout state = model::make_state_layout(file.hyper(), kv);
+  plan.bank_bytes = state.layout.bank_bytes;
+  plan.page_bytes = state.layout.page_bytes;
+  plan.page_tokens = state.layout.page_tokens;
+  plan.limits = state_limits(options, plan.page_tokens, plan.context);
+  plan.pass = {options.chunk, options.batch, options.all_logits ? options.chunk : options.batch, plan.context, options.trace};
+  CountingSource source(file);
+  EVROS_TRY(model::bind(file.hyper(), source));
+  plan.weight_bytes = source.bytes;
+  int64_t row_bytes = 0;
+  if (const format::Tensor* table = file.hyper().ple.empty() ? nullptr : file.find(kTableName)) {
+    row_bytes = static_cast<int64_t>(format::row_bytes(table->type, table->ne[0]));
+    plan.table_bytes = table->bytes();
+    plan.table_memory_bytes = options.table.resident ? table->bytes() : std::min(options.table.memory_bytes, table->bytes());
+  }
+  plan.scratch_bytes = model::carve_scratch(file.hyper(), plan.pass, row_bytes, nullptr).bytes;
+  return plan;
+}
+
+}  // namespace evros::engine

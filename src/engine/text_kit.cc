@@ -1,0 +1,37 @@
+#include "engine/text_kit.h"
+
+#include "base/str.h"
+
+namespace evros::engine {
+
+text::TokenizerSpec tokenizer_spec(const format::ModelFile& file) {
+  const format::TextAssets& assets = file.text();
+  text::TokenizerSpec spec;
+  spec.tokenizer_json = assets.tokenizer_json;
+  spec.model = assets.model;
+  spec.pre = assets.pre;
+  spec.tokens = assets.tokens;
+  spec.token_types = assets.token_types;
+  spec.merges = assets.merges;
+  spec.eos_ids = assets.eos_ids;
+  spec.nfc = assets.nfc;
+  spec.chat_template = assets.chat_template;
+  return spec;
+}
+
+Result<text::Tokenizer> load_tokenizer(const format::ModelFile& file) {
+  const text::TokenizerSpec spec = tokenizer_spec(file);
+  if (spec.tokenizer_json.empty() && spec.tokens.empty()) {
+    return Error{Code::not_found, cat(file.path(), ": the model has no tokenizer (no tokenizer.json, no tokenizer.ggml.tokens), so it "
+                                      "can be run with token ids only")};
+  }
+  auto tokenizer = text::Tokenizer::create(spec);
+  if (!tokenizer.ok()) return Error{tokenizer.error().code, cat(file.path(), ": ", tokenizer.error().message)};
+  if (tokenizer->vocab_size() > file.hyper().vocab) {
+    return Error{Code::bad_file, cat(file.path(), ": the tokenizer has ", tokenizer->vocab_size(), " ids, the model ",
+                                     file.hyper().vocab)};
+  }
+  return std::move(tokenizer).value();
+}
+
+}  // namespace evros::engine
