@@ -56,9 +56,9 @@ class FakeModel final : public format::ModelFile {
  private:
   mutable std::mutex mutex_;
   const std::string path_ = "fake.gguf";
-  const format::HyperParams hyper_;
-  const format::TextAssets text_;
-  const format::SamplingDefaults sampling_;
+  const format::HyperParams hyper_{};
+  const format::TextAssets text_{};
+  const format::SamplingDefaults sampling_{};
 };
 
 /// `rows` rows of `row_bytes` bytes, stored in pieces of odd lengths.

@@ -87,7 +87,8 @@ void write_on(Shared& shared, int32_t mine, int rounds) {
 
 TEST(StoreThreads, readers_always_see_one_whole_history_while_publishers_do_everything) {
   const auto device = device::make_host_device(1);
-  auto store = Store::create(*device, toy::layout(), {.slots = 2 * kSlots, .banks = 40, .pages = 120, .max_tokens = 60, .records = 12});
+  auto store = Store::create(*device, toy::layout(),
+                             {.slots = 2 * kSlots, .banks = 40, .pages = 120, .max_tokens = 60, .records = 12});
   ASSERT_TRUE(store.ok());
   Shared shared{**store};
   for (int32_t i = 0; i < kSlots; ++i) shared.set_address(i, *(*store)->open());
