@@ -4,7 +4,10 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 #include <vector>
+
+#include "base/result.h"
 
 namespace evros::format {
 
@@ -65,5 +68,16 @@ struct HyperParams {
   /// Channels of the linear layers' convolution: q | k | v.
   int32_t conv_channels() const { return 2 * linear_key_heads * linear_key_dim + linear_value_heads * linear_value_dim; }
 };
+
+/// How a container spells the keys, for messages: "qwen4exp.embedding_length" or "hidden_size".
+enum class KeyStyle : uint8_t { gguf, config };
+
+/// Checks every rule of this header, and bounds each dimension so that no product of dimensions that Evros forms can leave
+/// 63 bits (and no row length, head count or channel count 31 bits). The one gate through which both readers go. The error
+/// names `file`, the key in the container's spelling, the value seen and the value wanted.
+///
+/// Bounds beyond the meaning: 1,024 layers, 2^20 columns, 2^28 tokens, 64 streams, 65,536 experts, n-grams of 2 to 8 tokens,
+/// 4,096 n-gram heads over all layers, convolutions of 2 to 64 taps. One stream (hc_count 1) is valid.
+Status validate(const HyperParams& hyper, std::string_view file, KeyStyle style);
 
 }  // namespace evros::format

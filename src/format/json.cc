@@ -1,0 +1,163 @@
+#include "format/json.h"
+
+#include <cmath>
+#include <limits>
+
+#include "base/str.h"
+#include "format/message.h"
+
+namespace evros::format {
+
+namespace json = boost::json;
+
+Result<json::object> parse_json_object(std::string_view text, std::string_view path) {
+  json::parse_options options;
+  options.max_depth = 64;
+  json::stream_parser parser({}, options);
+  json::error_code error;
+  const size_t used = parser.write_some(text.data(), text.size(), error);
+  if (!error && used < text.size()) error = json::error::extra_data;
+  if (!error) parser.finish(error);
+  if (error)
+    return Error{Code::bad_file, cat(path, ": not valid JSON after about ", used, " bytes: ", error.message())};
+  json::value value = parser.release();
+  if (!value.is_object()) return Error{Code::bad_file, cat(path, ": is ", json_short(value), "; wanted a JSON object")};
+  return std::move(value.get_object());
+}
+
+std::optional<int64_t> json_integer(const json::value& value) {
+  static constexpr double kExact = 9007199254740992.0;  // 2^53
+  if (value.is_int64()) return value.get_int64();
+  if (value.is_double() && std::abs(value.get_double()) <= kExact &&
+      value.get_double() == std::floor(value.get_double())) {
+    return static_cast<int64_t>(value.get_double());
+  }
+  return std::nullopt;
+}
+
+std::optional<uint64_t> json_unsigned(const json::value& value) {
+  if (value.is_uint64()) return value.get_uint64();
+  const auto number = json_integer(value);
+  if (!number || *number < 0) return std::nullopt;
+  return static_cast<uint64_t>(*number);
+}
+
+std::optional<double> json_number(const json::value& value) {
+  if (value.is_int64()) return static_cast<double>(value.get_int64());
+  if (value.is_uint64()) return static_cast<double>(value.get_uint64());
+  if (value.is_double() && std::isfinite(value.get_double())) return value.get_double();
+  return std::nullopt;
+}
+
+std::string json_short(const json::value& value) {
+  switch (value.kind()) {
+    case json::kind::null:
+      return "null";
+    case json::kind::bool_:
+      return value.get_bool() ? "true" : "false";
+    case json::kind::int64:
+      return cat(value.get_int64());
+    case json::kind::uint64:
+      return cat(value.get_uint64());
+    case json::kind::double_:
+      return cat(value.get_double());
+    case json::kind::string:
+      return quoted(std::string_view(value.get_string().data(), value.get_string().size()));
+    case json::kind::array:
+      return cat("an array of ", value.get_array().size());
+    case json::kind::object:
+      return "an object";
+  }
+  return "unknown";
+}
+
+const json::value* JsonReader::find(std::string_view key) const {
+  const json::value* value = object_.if_contains(json::string_view(key.data(), key.size()));
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+void JsonReader::fail(std::string_view key, std::string_view seen, std::string_view wanted, Code code) {
+  if (status_.ok()) status_ = Error{code, cat(path_, ": key ", prefix_, key, " is ", seen, "; wanted ", wanted)};
+}
+
+void JsonReader::fail(std::string_view key, std::string_view wanted, Code code) {
+  const json::value* value = find(key);
+  fail(key, value == nullptr ? "absent" : json_short(*value), wanted, code);
+}
+
+int64_t JsonReader::wide_or(std::string_view key, int64_t absent) {
+  const json::value* value = find(key);
+  if (value == nullptr) return absent;
+  const auto number = json_integer(*value);
+  if (!number) fail(key, "an integer");
+  return number.value_or(absent);
+}
+
+int32_t JsonReader::integer_or(std::string_view key, int32_t absent) {
+  static constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const int64_t number = wide_or(key, absent);
+  if (number >= -kMost && number <= kMost) return static_cast<int32_t>(number);
+  fail(key, "a 32-bit integer");
+  return absent;
+}
+
+int32_t JsonReader::integer(std::string_view key) {
+  if (find(key) == nullptr) fail(key, "an integer");
+  return integer_or(key, 0);
+}
+
+double JsonReader::real_or(std::string_view key, double absent) {
+  const json::value* value = find(key);
+  if (value == nullptr) return absent;
+  const auto number = json_number(*value);
+  if (!number) fail(key, "a finite number");
+  return number.value_or(absent);
+}
+
+double JsonReader::real(std::string_view key) {
+  if (find(key) == nullptr) fail(key, "a number");
+  return real_or(key, 0);
+}
+
+bool JsonReader::truth_or(std::string_view key, bool absent) {
+  const json::value* value = find(key);
+  if (value == nullptr) return absent;
+  if (value->is_bool()) return value->get_bool();
+  fail(key, "true or false");
+  return absent;
+}
+
+std::optional<std::string> JsonReader::text(std::string_view key) {
+  const json::value* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_string()) return std::string(value->get_string().data(), value->get_string().size());
+  fail(key, "a string");
+  return std::nullopt;
+}
+
+std::vector<int64_t> JsonReader::integers(std::string_view key) {
+  const json::value* value = find(key);
+  if (value == nullptr) return {};
+  if (const auto one = json_integer(*value)) return {*one};
+  std::vector<int64_t> out;
+  if (value->is_array()) {
+    for (const json::value& element : value->get_array()) {
+      const auto number = json_integer(element);
+      if (!number) fail(key, cat("an array with ", json_short(element)), "integers");
+      out.push_back(number.value_or(0));
+    }
+  } else {
+    fail(key, "an integer or a list of integers");
+  }
+  return out;
+}
+
+const json::object* JsonReader::object(std::string_view key) {
+  const json::value* value = find(key);
+  if (value == nullptr) return nullptr;
+  if (value->is_object()) return &value->get_object();
+  fail(key, "an object");
+  return nullptr;
+}
+
+}  // namespace evros::format
