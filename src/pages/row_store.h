@@ -15,44 +15,54 @@
 namespace evros::pages {
 
 struct RowStoreOptions {
-  uint64_t memory_bytes = 64u << 20;   // frames; at least enough for one lease of the largest chunk, refused otherwise
+  uint64_t memory_bytes = 64u << 20;   // frames; at least those of one row. An acquire() that needs more is refused
   uint32_t frame_bytes = 4096;         // read unit; rows may straddle frames
-  bool resident = false;               // read the whole table at start instead (when asked)
+  bool resident = false;               // read the whole table at start instead; the two above then do not matter
 };
 
 struct RowStoreStats {
-  uint64_t rows_asked, rows_hit, frames_read, bytes_read;
+  uint64_t rows_asked = 0;
+  uint64_t rows_hit = 0;               // all frames were there, or being read by somebody else
+  uint64_t frames_read = 0, bytes_read = 0;   // successful reads; resident: the whole table as bytes, no frames
 };
 
 class RowStore;
 
-/// Holds the frames of the rows that were asked for; they stay valid and unchanged until it is destroyed. Movable.
+/// Holds the frames of the rows that were asked for; they stay valid and unchanged until it is destroyed. Movable; destroyed
+/// before its store.
 class Lease {
  public:
   Lease() = default;
   Lease(Lease&&) noexcept;
   Lease& operator=(Lease&&) noexcept;
   ~Lease();
+  size_t rows() const { return rows_.size(); }
   /// Copies row i of the request (row_bytes bytes) to `out`.
   void copy_row(size_t i, std::byte* out) const;
 
  private:
   friend class RowStore;
+  void swap(Lease& other) noexcept;
   RowStore* store_ = nullptr;
-  std::vector<uint64_t> rows_;
-  std::vector<int32_t> frames_;        // of each row: the frames it touches, in order
+  std::vector<uint64_t> rows_;         // as asked for, duplicates and all
+  std::vector<uint64_t> pages_;        // numbers of the frame-sized parts of the table that they touch, ascending
+  std::vector<int32_t> frames_;        // where each of pages_ lies; one hold each. Empty when the table is resident
 };
 
 class RowStore {
  public:
-  /// `file` outlives the store. The table must be row-contiguous (every GGUF and safetensors table is, piece by piece).
+  /// `file` outlives the store. The table must be row-contiguous (every GGUF and safetensors table is, piece by piece); one
+  /// with reordered columns is refused (unsupported). Memory is taken here, not later: out_of_memory with the bytes, or
+  /// invalid_argument when `memory_bytes` cannot hold one row's frames. Reads nothing unless `resident`.
   static Result<std::unique_ptr<RowStore>> create(const format::ModelFile& file, const format::Tensor& table,
                                                   const RowStoreOptions& options);
   ~RowStore();
   uint64_t rows() const;
   uint64_t row_bytes() const;
-  /// All rows are in memory when it returns, or an error (a failed, short or torn read; no free frame: busy; row outside the
-  /// table: invalid_argument) and nothing is held.
+  /// All rows are in memory when it returns, or nothing is held: a failed, short or torn read (the file's error; the frames of
+  /// that read are empty again), no free frame because other leases hold them (busy), more frames than there are
+  /// (out_of_memory, with numbers), a row outside the table (invalid_argument). Duplicates are read once; adjacent frames in
+  /// one read of at most 256 KiB. A frame that somebody else is reading is waited for, and read here when that fails.
   Result<Lease> acquire(std::span<const uint64_t> rows);
   RowStoreStats stats() const;
   /// Frames held by leases; zero when nobody works.
