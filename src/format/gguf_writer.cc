@@ -33,8 +33,8 @@ void append_pair(std::string& out, std::string_view key, const GgufValue& value)
 
 }  // namespace
 
-GgufWriter::GgufWriter(io::Io& io, std::string path, uint64_t max_file_bytes)
-    : io_(io), path_(std::move(path)), max_file_bytes_(max_file_bytes) {
+GgufWriter::GgufWriter(io::Io& io, std::string path, uint64_t max_file_bytes, bool metadata_file)
+    : io_(io), path_(std::move(path)), max_file_bytes_(max_file_bytes), metadata_file_(metadata_file) {
   CHECK(path_.ends_with(kSuffix));
 }
 
@@ -68,7 +68,7 @@ size_t GgufWriter::add(GgufTensorInfo info) {
 }
 
 void GgufWriter::place() {
-  data_bytes_.assign(1, 0);
+  data_bytes_.assign(metadata_file_ ? 2 : 1, 0);
   for (Placed& tensor : tensors_) {
     const uint64_t padded = align_up(tensor.bytes, alignment_);
     const bool is_full = max_file_bytes_ > 0 && data_bytes_.back() > 0 && data_bytes_.back() + padded > max_file_bytes_;

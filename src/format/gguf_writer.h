@@ -41,8 +41,8 @@ class GgufWriter {
  public:
   /// `path` ends in ".gguf". With `max_file_bytes` above 0 and more tensor data than that, the set
   /// PREFIX-0000N-of-0000C.gguf is written instead of `path`, each file holding at most that much data (a single larger
-  /// tensor gets its own file).
-  GgufWriter(io::Io& io, std::string path, uint64_t max_file_bytes = 0);
+  /// tensor gets its own file). With `metadata_file` the set's first file holds no tensor, as published sets have it.
+  GgufWriter(io::Io& io, std::string path, uint64_t max_file_bytes = 0, bool metadata_file = false);
   ~GgufWriter();
   GgufWriter(const GgufWriter&) = delete;
   GgufWriter& operator=(const GgufWriter&) = delete;
@@ -79,6 +79,7 @@ class GgufWriter {
   io::Io& io_;
   std::string path_;
   uint64_t max_file_bytes_;
+  bool metadata_file_;
   uint64_t alignment_ = 32;
   GgufMetadata metadata_;
   std::vector<Placed> tensors_;
