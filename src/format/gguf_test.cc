@@ -87,7 +87,9 @@ std::string raw(T value) {
   return std::string(reinterpret_cast<const char*>(&value), sizeof value);
 }
 /// A pair with a hand-made value, then the end of the file.
-std::string raw_pair(const std::string& key, const std::string& typed_value) { return raw<uint64_t>(key.size()) + key + typed_value; }
+std::string raw_pair(const std::string& key, const std::string& typed_value) {
+  return raw<uint64_t>(key.size()) + key + typed_value;
+}
 
 std::vector<Damage> damages() {
   const auto bad = Code::bad_file, no = Code::unsupported;
@@ -101,25 +103,66 @@ std::vector<Damage> damages() {
       {"huge key count", [huge](RawGguf& g) { g.extra_keys = static_cast<int64_t>(huge); }, bad, "keys", "room"},
       {"one key too many", [](RawGguf& g) { g.extra_keys = 1; }, bad, "m.gguf", ""},
       {"empty key", [](RawGguf& g) { g.keys.emplace_back("", GgufValue::u32(1)); }, bad, "key 3", "empty"},
-      {"duplicate key", [](RawGguf& g) { g.keys.emplace_back("a.number", GgufValue::u32(1)); }, bad, "a.number", "twice"},
-      {"long key", [](RawGguf& g) { g.keys.emplace_back(std::string(70000, 'k'), GgufValue::u32(1)); }, bad, "key 3", "65535"},
-      {"unknown value type", [](RawGguf& g) { g.extra_keys = 1, g.tail = raw_pair("z.odd", raw<uint32_t>(13)) + std::string(200, '\0'); }, bad, "z.odd", "0 to 12"},
-      {"nested array", [](RawGguf& g) { g.extra_keys = 1, g.tail = raw_pair("z.nested", raw<uint32_t>(9) + raw<uint32_t>(9)) + std::string(200, '\0'); }, bad, "z.nested", "nested"},
-      {"string past the end", [huge](RawGguf& g) { g.extra_keys = 1, g.tail = raw_pair("z.text", raw<uint32_t>(8) + raw(huge)) + std::string(200, '\0'); }, bad, "z.text", "left"},
-      {"string array past the end", [](RawGguf& g) { g.extra_keys = 1, g.tail = raw_pair("z.list", raw<uint32_t>(9) + raw<uint32_t>(8) + raw<uint64_t>(1000)) + std::string(200, '\0'); }, bad, "z.list", "left"},
-      {"number array whose bytes wrap", [huge](RawGguf& g) { g.extra_keys = 1, g.tail = raw_pair("z.list", raw<uint32_t>(9) + raw<uint32_t>(10) + raw(huge)) + std::string(200, '\0'); }, bad, "z.list", "left"},
-      {"bool that is neither", [](RawGguf& g) { g.extra_keys = 1, g.tail = raw_pair("z.flag", raw<uint32_t>(7) + "\5") + std::string(200, '\0'); }, bad, "z.flag", "0 or 1"},
-      {"odd alignment", [](RawGguf& g) { g.set("general.alignment", GgufValue::u32(48)); }, bad, "general.alignment", "power of two"},
-      {"zero alignment", [](RawGguf& g) { g.set("general.alignment", GgufValue::u32(0)); }, bad, "general.alignment", "power of two"},
-      {"alignment of text", [](RawGguf& g) { g.set("general.alignment", GgufValue::string("32")); }, bad, "general.alignment", "power of two"},
+      {"duplicate key", [](RawGguf& g) { g.keys.emplace_back("a.number", GgufValue::u32(1)); }, bad, "a.number",
+       "twice"},
+      {"long key", [](RawGguf& g) { g.keys.emplace_back(std::string(70000, 'k'), GgufValue::u32(1)); }, bad, "key 3",
+       "65535"},
+      {"unknown value type",
+       [](RawGguf& g) { g.extra_keys = 1, g.tail = raw_pair("z.odd", raw<uint32_t>(13)) + std::string(200, '\0'); },
+       bad, "z.odd", "0 to 12"},
+      {"nested array",
+       [](RawGguf& g) {
+         g.extra_keys = 1, g.tail = raw_pair("z.nested", raw<uint32_t>(9) + raw<uint32_t>(9)) + std::string(200, '\0');
+       },
+       bad, "z.nested", "nested"},
+      {"string past the end",
+       [huge](RawGguf& g) {
+         g.extra_keys = 1, g.tail = raw_pair("z.text", raw<uint32_t>(8) + raw(huge)) + std::string(200, '\0');
+       },
+       bad, "z.text", "left"},
+      {"string array past the end",
+       [](RawGguf& g) {
+         g.extra_keys = 1, g.tail = raw_pair("z.list", raw<uint32_t>(9) + raw<uint32_t>(8) + raw<uint64_t>(1000)) +
+                                    std::string(200, '\0');
+       },
+       bad, "z.list", "left"},
+      {"number array whose bytes wrap",
+       [huge](RawGguf& g) {
+         g.extra_keys = 1,
+         g.tail = raw_pair("z.list", raw<uint32_t>(9) + raw<uint32_t>(10) + raw(huge)) + std::string(200, '\0');
+       },
+       bad, "z.list", "left"},
+      {"bool that is neither",
+       [](RawGguf& g) {
+         g.extra_keys = 1, g.tail = raw_pair("z.flag", raw<uint32_t>(7) + "\5") + std::string(200, '\0');
+       },
+       bad, "z.flag", "0 or 1"},
+      {"odd alignment", [](RawGguf& g) { g.set("general.alignment", GgufValue::u32(48)); }, bad, "general.alignment",
+       "power of two"},
+      {"zero alignment", [](RawGguf& g) { g.set("general.alignment", GgufValue::u32(0)); }, bad, "general.alignment",
+       "power of two"},
+      {"alignment of text", [](RawGguf& g) { g.set("general.alignment", GgufValue::string("32")); }, bad,
+       "general.alignment", "power of two"},
       {"duplicate tensor", [](RawGguf& g) { g.tensors[1].name = "first"; }, bad, "first", "twice"},
       {"nameless tensor", [](RawGguf& g) { g.tensors[1].name = ""; }, bad, "tensor 1", "no name"},
       {"long tensor name", [](RawGguf& g) { g.tensors[1].name = std::string(64, 'n'); }, bad, "nnnn", "63"},
       {"no dimensions", [](RawGguf& g) { g.tensors[1].ne = {}; }, bad, "second", "1 to 4"},
-      {"five dimensions", [](RawGguf& g) { g.tensors[1].ne = {1, 1, 1, 1, 1}; }, bad, "second", "1 to 4"},
-      {"zero dimension", [](RawGguf& g) { g.tensors[1].ne = {3, 0}; }, bad, "second", "0"},
+      {"five dimensions",
+       [](RawGguf& g) {
+         g.tensors[1].ne = {1, 1, 1, 1, 1};
+       },
+       bad, "second", "1 to 4"},
+      {"zero dimension",
+       [](RawGguf& g) {
+         g.tensors[1].ne = {3, 0};
+       },
+       bad, "second", "0"},
       {"dimension near 2^62", [huge](RawGguf& g) { g.tensors[1].ne = {huge}; }, bad, "second", "64 bits"},
-      {"product that wraps to something small", [](RawGguf& g) { g.tensors[1].ne = {uint64_t{1} << 33, uint64_t{1} << 31, 4}; }, bad, "second", "64 bits"},
+      {"product that wraps to something small",
+       [](RawGguf& g) {
+         g.tensors[1].ne = {uint64_t{1} << 33, uint64_t{1} << 31, 4};
+       },
+       bad, "second", "64 bits"},
       {"negative dimension", [](RawGguf& g) { g.tensors[1].ne = {~uint64_t{0}}; }, bad, "second", "64 bits"},
       {"tensor past the end", [](RawGguf& g) { g.tensors[1].ne = {1000}; }, bad, "second", "the file ends"},
       {"file cut short", [](RawGguf& g) { g.cut = 32; }, bad, "second", "the file ends"},
@@ -139,8 +182,10 @@ TEST(Gguf, EveryDamageIsAnErrorThatNamesItsPlace) {
     ASSERT_FALSE(header.ok()) << damage.name;
     EXPECT_EQ(header.error().code, damage.code) << damage.name;
     EXPECT_NE(header.error().message.find("m.gguf"), std::string::npos) << header.error().message;
-    EXPECT_NE(header.error().message.find(damage.mentions), std::string::npos) << damage.name << ": " << header.error().message;
-    EXPECT_NE(header.error().message.find(damage.wanted), std::string::npos) << damage.name << ": " << header.error().message;
+    EXPECT_NE(header.error().message.find(damage.mentions), std::string::npos)
+        << damage.name << ": " << header.error().message;
+    EXPECT_NE(header.error().message.find(damage.wanted), std::string::npos)
+        << damage.name << ": " << header.error().message;
   }
 }
 
@@ -151,7 +196,8 @@ TEST(Gguf, AllTensorsOfUnknownTypeAreListedInOneMessage) {
   const auto header = read_bytes(g.bytes());
   ASSERT_FALSE(header.ok());
   EXPECT_EQ(header.error().code, Code::unsupported);
-  for (const char* word : {"\"first\"", "type 4", "\"second\"", "type 99"}) EXPECT_NE(header.error().message.find(word), std::string::npos) << word;
+  for (const char* word : {"\"first\"", "type 4", "\"second\"", "type 99"})
+    EXPECT_NE(header.error().message.find(word), std::string::npos) << word;
 }
 
 TEST(Gguf, AnyTruncationOfTheHeaderIsAnError) {
@@ -230,14 +276,29 @@ TEST(GgufSet, KeysThatContradictTheSetAreNamed) {
     const char* mentions;
   };
   const Case cases[] = {
-      {[](int i, RawGguf& g) { if (i == 1) g.set("split.no", GgufValue::u16(2)); }, "split.no"},
-      {[](int i, RawGguf& g) { if (i == 1) g.set("split.count", GgufValue::u16(4)); }, "split.count"},
-      {[](int i, RawGguf& g) { if (i == 2) g.set("split.tensors.count", GgufValue::i32(3)); }, "split.tensors.count"},
+      {[](int i, RawGguf& g) {
+         if (i == 1) g.set("split.no", GgufValue::u16(2));
+       },
+       "split.no"},
+      {[](int i, RawGguf& g) {
+         if (i == 1) g.set("split.count", GgufValue::u16(4));
+       },
+       "split.count"},
+      {[](int i, RawGguf& g) {
+         if (i == 2) g.set("split.tensors.count", GgufValue::i32(3));
+       },
+       "split.tensors.count"},
       {[](int, RawGguf& g) { g.set("split.tensors.count", GgufValue::i32(3)); }, "split.tensors.count"},
       {[](int, RawGguf& g) { g.erase("split.tensors.count"); }, "split.tensors.count"},
       {[](int, RawGguf& g) { g.set("split.tensors.count", GgufValue::i32(-1)); }, "split.tensors.count"},
-      {[](int i, RawGguf& g) { if (i == 2) g.tensors[0].name = "t1"; }, "\"t1\""},
-      {[](int i, RawGguf& g) { if (i == 2) g.erase("split.no"); }, "split.no"},
+      {[](int i, RawGguf& g) {
+         if (i == 2) g.tensors[0].name = "t1";
+       },
+       "\"t1\""},
+      {[](int i, RawGguf& g) {
+         if (i == 2) g.erase("split.no");
+       },
+       "split.no"},
   };
   for (const Case& c : cases) {
     io::MemoryIo io;

@@ -9,7 +9,8 @@ namespace evros::format {
 namespace {
 
 /// Copies a whole set through the writer.
-std::vector<std::string> copy_set(io::Io& from, const std::string& path, io::Io& to, const std::string& out, uint64_t max_file_bytes) {
+std::vector<std::string> copy_set(io::Io& from, const std::string& path, io::Io& to, const std::string& out,
+                                  uint64_t max_file_bytes) {
   auto set = open_gguf_set(from, path);
   EXPECT_TRUE(set.ok()) << set.error().message;
   GgufWriter writer(to, out, max_file_bytes);

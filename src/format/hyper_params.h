@@ -34,13 +34,13 @@ struct HyperParams {
 
   // Full layers.
   int32_t heads = 0, kv_heads = 0;       // heads is a multiple of kv_heads
-  int32_t key_dim = 0, value_dim = 0;    // per head; the output gate has value_dim... columns of attn_q are heads * 2 * key_dim
+  int32_t key_dim = 0, value_dim = 0;    // per head, equal: attn_q gives each head key_dim of query, then as much of output gate
   int32_t rope_dims = 0;                 // even, <= key_dim and <= index_dim
   double rope_theta = 0;
   std::array<int32_t, 4> rope_sections{};
   int32_t index_heads = 0, index_dim = 0;
   int32_t index_budget = 0;              // tokens
-  std::vector<int32_t> compress_ratio;   // [layers] tokens per index block; 0 on linear layers and on dense full layers
+  std::vector<int32_t> compress_ratio;   // [layers] tokens per index block; 0 on linear layers and on dense full layers; MTP is dense
 
   // Linear layers.
   int32_t linear_key_heads = 0, linear_value_heads = 0;  // value heads are a multiple of key heads

@@ -57,14 +57,14 @@ struct Tensor {
 
 /// What the text folder needs, as found in the file; empty where the file has nothing.
 struct TextAssets {
-  std::string tokenizer_json;              // a folder's tokenizer.json, unparsed
+  std::string tokenizer_json;              // a folder's tokenizer.json, or GGUF tokenizer.huggingface.json, unparsed
   std::string pre;                         // GGUF tokenizer.ggml.pre, e.g. "qwen35"
   std::string model;                       // GGUF tokenizer.ggml.model, e.g. "gpt2"
   std::vector<std::string> tokens;         // GGUF arrays
   std::vector<int32_t> token_types;
   std::vector<std::string> merges;
   std::string chat_template;               // Jinja source
-  std::vector<int64_t> eos_ids;            // ends of a reply, generation_config first
+  std::vector<int64_t> eos_ids;            // ends of a reply: generation_config, then config; GGUF evros.eos_token_ids, eos, eot, eom
   int64_t bos_id = -1, pad_id = -1;
   std::optional<bool> nfc;                 // evros.tokenizer.nfc when the GGUF says so
 };
@@ -88,7 +88,7 @@ class ModelFile {
   virtual std::string_view container() const = 0;  // "GGUF v3", "safetensors"
   virtual const std::string& name() const = 0;     // general.name or the folder's name
   virtual const HyperParams& hyper() const = 0;
-  virtual std::span<const Tensor> tensors() const = 0;   // in file order
+  virtual std::span<const Tensor> tensors() const = 0;   // a GGUF's in file order, a folder's in the order of expected_tensors()
   virtual const Tensor* find(std::string_view name) const = 0;
   virtual const TextAssets& text() const = 0;
   virtual const SamplingDefaults& sampling() const = 0;

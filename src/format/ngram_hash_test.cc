@@ -8,8 +8,9 @@ namespace {
 TEST(NgramHash, DerivesTheConstantsThatThePublishedCheckpointShips) {
   const PleLayer ple = derive_ple({1234, 248320, 3, 8, 20000000}, 0);
   EXPECT_EQ(ple.multipliers, (std::vector<uint64_t>{23703573157769, 20109073645365, 8052911324071}));
-  EXPECT_EQ(ple.head_vocab, (std::vector<uint64_t>{20000003, 20000023, 20000033, 20000047, 20000059, 20000063, 20000069, 20000077,
-                                                   20000081, 20000093, 20000107, 20000147, 20000153, 20000159, 20000161, 20000171}));
+  EXPECT_EQ(ple.head_vocab,
+            (std::vector<uint64_t>{20000003, 20000023, 20000033, 20000047, 20000059, 20000063, 20000069, 20000077,
+                                   20000081, 20000093, 20000107, 20000147, 20000153, 20000159, 20000161, 20000171}));
   EXPECT_EQ(ple.head_offset[1], 20000003U);
   EXPECT_EQ(ple.head_offset[15], 300001275U);
 }

@@ -24,6 +24,15 @@ void encode(std::span<const float> in, std::byte* out) {
   for (size_t i = 0; i < in.size(); i += Codec::kBlock, out += Codec::kBytes) Codec::encode(in.data() + i, out);
 }
 
+template <typename Codec>
+bool finite(std::span<const std::byte> rows) {
+  CHECK(rows.size() % Codec::kBytes == 0);
+  for (size_t i = 0; i < rows.size(); i += Codec::kBytes) {
+    if (!Codec::finite(&rows[i])) return false;
+  }
+  return true;
+}
+
 /// Calls use.operator()<Codec>() for the codec of a type that can_multiply().
 template <typename Use>
 void with_codec(format::TensorType type, const Use& use) {
@@ -49,17 +58,9 @@ void quantize_weights(format::TensorType type, std::span<const float> in, std::b
 }
 
 bool scales_finite(format::TensorType type, std::span<const std::byte> rows) {
-  bool finite = true;
-  with_codec(type, [&]<typename Codec>() {
-    CHECK(rows.size() % Codec::kBytes == 0);
-    float values[Codec::kBlock];
-    // A NaN or infinite scale makes every element of its block NaN or infinite, zeros included.
-    for (const std::byte* block = rows.data(); block != rows.data() + rows.size(); block += Codec::kBytes) {
-      Codec::decode(block, values);
-      for (const float value : values) finite &= (__builtin_bit_cast(uint32_t, value) & 0x7F800000u) != 0x7F800000u;
-    }
-  });
-  return finite;
+  bool clean = true;
+  with_codec(type, [&]<typename Codec>() { clean = finite<Codec>(rows); });
+  return clean;
 }
 
 void plus_one(std::span<float> w) {

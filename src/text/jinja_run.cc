@@ -199,7 +199,7 @@ Value Interpreter::call_macro(const Statement& s, Frame* parent, const Arguments
   const std::string name = s.kind == Statement::macro ? s.text : "caller";
   std::vector<std::pair<std::string, Value>> extra;
   for (const auto& [key, value] : given.named) {
-    const bool known = std::any_of(s.parameters.begin(), s.parameters.end(), [&](const Parameter& p) { return p.name == key; });
+    const bool known = std::any_of(s.parameters.begin(), s.parameters.end(), [&name_given = key](const Parameter& p) { return p.name == name_given; });
     if (key == "caller" && !known) {
       scope.variables["caller"] = value;
     } else if (known) {
