@@ -44,8 +44,10 @@ void ProgressBar::show(uint64_t done, uint64_t total) {
   const double share = static_cast<double>(done) / static_cast<double>(total);
   const int full = static_cast<int>(share * kCells);
   const double elapsed = static_cast<double>(now - started_ns_) / static_cast<double>(kSecond);
-  const std::string left = done > 0 && elapsed > 1 ? cat(", ", clock_text(static_cast<uint64_t>(elapsed / share - elapsed)), " left") : "";
-  std::fprintf(stderr, "\r\033[K%s [%s%s] %3d%%  %s of %s%s", label_.c_str(), std::string(static_cast<size_t>(full), '#').c_str(),
+  const std::string left =
+      done > 0 && elapsed > 1 ? cat(", ", clock_text(static_cast<uint64_t>(elapsed / share - elapsed)), " left") : "";
+  std::fprintf(stderr, "\r\033[K%s [%s%s] %3d%%  %s of %s%s", label_.c_str(),
+               std::string(static_cast<size_t>(full), '#').c_str(),
                std::string(static_cast<size_t>(kCells - full), '.').c_str(), static_cast<int>(share * 100),
                human_bytes(done).c_str(), human_bytes(total).c_str(), left.c_str());
   std::fflush(stderr);

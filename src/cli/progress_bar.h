@@ -8,8 +8,8 @@
 
 namespace evros::cli {
 
-/// Owns one line of the terminal from its first report to its destruction, which clears the line: what is printed afterwards
-/// starts on an empty one. One thread.
+/// Owns one line of the terminal from its first report to its destruction, which clears the line: what is printed
+/// afterwards starts on an empty one. One thread.
 class ProgressBar {
  public:
   /// `label` stands before the bar: "converting". The unit of the work is bytes.

@@ -18,7 +18,8 @@ int synth(const SynthArguments& a) {
   if (!done.ok()) return fail(done.error());
   if (!a.quiet) {
     for (const std::string& path : done->paths) std::printf("%s\n", path.c_str());
-    std::printf("%llu tensors, %s long\n", static_cast<unsigned long long>(done->tensors), human_bytes(done->apparent_bytes).c_str());
+    std::printf("%llu tensors, %s long\n", static_cast<unsigned long long>(done->tensors),
+                human_bytes(done->apparent_bytes).c_str());
   }
   return 0;
 }

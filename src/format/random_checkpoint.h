@@ -33,7 +33,8 @@ struct RandomCheckpoint {
   int64_t num_attention_heads = 4, num_key_value_heads = 2, head_dim = 32;
   double rope_theta = 1e7, partial_rotary_factor = 0.25;
   std::vector<int64_t> mrope_section = {2, 1, 1};
-  int64_t indexer_n_heads = 2, indexer_head_dim = 16, indexer_budget = 16, indexer_compress_ratio = 4;  // ratio 0: dense
+  int64_t indexer_n_heads = 2, indexer_head_dim = 16, indexer_budget = 16,
+          indexer_compress_ratio = 4;  // ratio 0: dense
   int64_t linear_num_key_heads = 2, linear_num_value_heads = 6, linear_key_head_dim = 16, linear_value_head_dim = 16;
   int64_t linear_conv_kernel_dim = 4;
   std::string output_gate_type = "sigmoid";  // or "silu"; empty: left out, so that hidden_act decides
@@ -43,16 +44,16 @@ struct RandomCheckpoint {
   int64_t ngram_size = 3, heads_per_ngram = 2, ple_row_width = 8, ple_conv_kernel_size = 4;
   int64_t ngram_vocab_size_base = 50, seed = 1234;
   bool mtp = false;
-  std::vector<int64_t> eos_ids = {2};             // of config.json; the first cuts n-grams
-  std::vector<int64_t> generation_eos_ids;        // of generation_config.json; empty: no such file
+  std::vector<int64_t> eos_ids = {2};       // of config.json; the first cuts n-grams
+  std::vector<int64_t> generation_eos_ids;  // of generation_config.json; empty: no such file
   // The layout of the files.
-  std::string prefix = "model.";                  // or "model.language_model."
-  bool nested_config = false;                     // under text_config
-  bool fused_experts = false;                     // gate_up_proj, down_proj
-  bool hash_buffers = true;                       // the int64 constants are stored, not left to be derived
-  int64_t table_shards = 3;                       // of different lengths where the rows allow it
-  int64_t files = 1;                              // above 1: numbered files and an index
-  std::string dtype = "BF16";                     // of every float tensor: BF16, F16 or F32
+  std::string prefix = "model.";  // or "model.language_model."
+  bool nested_config = false;     // under text_config
+  bool fused_experts = false;     // gate_up_proj, down_proj
+  bool hash_buffers = true;       // the int64 constants are stored, not left to be derived
+  int64_t table_shards = 3;       // of different lengths where the rows allow it
+  int64_t files = 1;              // above 1: numbered files and an index
+  std::string dtype = "BF16";     // of every float tensor: BF16, F16 or F32
   uint64_t weight_seed = 1;
 
   /// Writes the folder. Every condition of format::validate on the fields is the caller's business.
@@ -77,16 +78,29 @@ struct RandomCheckpoint {
     if (nested_config) json.key("model_type").value("qwen4_exp").key("text_config").begin_object();
     json.key("model_type").value("qwen4_exp_text");
     for (const auto& [key, n] : std::initializer_list<std::pair<const char*, int64_t>>{
-             {"num_hidden_layers", static_cast<int64_t>(layers.size())}, {"hidden_size", hidden_size}, {"vocab_size", vocab_size},
-             {"max_position_embeddings", max_position_embeddings}, {"hc_count", hc_count}, {"hc_lowrank", hc_lowrank},
-             {"num_attention_heads", num_attention_heads}, {"num_key_value_heads", num_key_value_heads}, {"head_dim", head_dim},
-             {"indexer_n_heads", indexer_n_heads}, {"indexer_head_dim", indexer_head_dim}, {"indexer_budget", indexer_budget},
-             {"indexer_compress_ratio", indexer_compress_ratio}, {"linear_num_key_heads", linear_num_key_heads},
-             {"linear_num_value_heads", linear_num_value_heads}, {"linear_key_head_dim", linear_key_head_dim},
-             {"linear_value_head_dim", linear_value_head_dim}, {"linear_conv_kernel_dim", linear_conv_kernel_dim},
-             {"num_experts", num_experts}, {"num_experts_per_tok", num_experts_per_tok},
+             {"num_hidden_layers", static_cast<int64_t>(layers.size())},
+             {"hidden_size", hidden_size},
+             {"vocab_size", vocab_size},
+             {"max_position_embeddings", max_position_embeddings},
+             {"hc_count", hc_count},
+             {"hc_lowrank", hc_lowrank},
+             {"num_attention_heads", num_attention_heads},
+             {"num_key_value_heads", num_key_value_heads},
+             {"head_dim", head_dim},
+             {"indexer_n_heads", indexer_n_heads},
+             {"indexer_head_dim", indexer_head_dim},
+             {"indexer_budget", indexer_budget},
+             {"indexer_compress_ratio", indexer_compress_ratio},
+             {"linear_num_key_heads", linear_num_key_heads},
+             {"linear_num_value_heads", linear_num_value_heads},
+             {"linear_key_head_dim", linear_key_head_dim},
+             {"linear_value_head_dim", linear_value_head_dim},
+             {"linear_conv_kernel_dim", linear_conv_kernel_dim},
+             {"num_experts", num_experts},
+             {"num_experts_per_tok", num_experts_per_tok},
              {"moe_intermediate_size", moe_intermediate_size},
-             {"shared_expert_intermediate_size", shared_expert_intermediate_size}, {"mtp_num_hidden_layers", mtp ? 1 : 0}}) {
+             {"shared_expert_intermediate_size", shared_expert_intermediate_size},
+             {"mtp_num_hidden_layers", mtp ? 1 : 0}}) {
       json.key(key).value(n);
     }
     json.key("rms_norm_eps").value(rms_norm_eps).key("hidden_act").value("silu");
@@ -95,7 +109,11 @@ struct RandomCheckpoint {
     json.key("layer_types").begin_array();
     for (const char kind : layers) json.value(kind == 'F' ? "full_attention" : "linear_attention");
     json.end_array().key("rope_parameters").begin_object().key("rope_type").value("default");
-    json.key("rope_theta").value(rope_theta).key("partial_rotary_factor").value(partial_rotary_factor).key("mrope_section");
+    json.key("rope_theta")
+        .value(rope_theta)
+        .key("partial_rotary_factor")
+        .value(partial_rotary_factor)
+        .key("mrope_section");
     integers(json, mrope_section);
     json.end_object().key("eos_token_id");
     integers(json, eos_ids);
@@ -132,7 +150,10 @@ struct RandomCheckpoint {
     json.key("ple_layer_ids");
     integers(json, ids);
     json.key("ngram_size").value(ngram_size).key("heads_per_ngram").value(heads_per_ngram);
-    json.key("ple_embed_dim").value(ple_heads() * ple_row_width).key("ple_conv_kernel_size").value(ple_conv_kernel_size);
+    json.key("ple_embed_dim")
+        .value(ple_heads() * ple_row_width)
+        .key("ple_conv_kernel_size")
+        .value(ple_conv_kernel_size);
     json.key("ngram_vocab_size_base").value(ngram_vocab_size_base).key("seed").value(seed);
   }
 
@@ -162,7 +183,9 @@ struct RandomCheckpoint {
     return static_cast<uint16_t>(sign | (exponent - 112) << 10 | (bits >> 13 & 0x3FF));
   }
   /// A matrix [out, in] that keeps magnitudes.
-  void matrix(const std::string& name, int64_t out, int64_t in) { add(name, {u(out), u(in)}, std::sqrt(3.0 / static_cast<double>(in))); }
+  void matrix(const std::string& name, int64_t out, int64_t in) {
+    add(name, {u(out), u(in)}, std::sqrt(3.0 / static_cast<double>(in)));
+  }
   /// A zero-centred gain.
   void gain(const std::string& name, int64_t n) { add(name, {u(n)}, 0.25); }
   void integers(const std::string& name, const std::vector<uint64_t>& values) {
@@ -177,8 +200,10 @@ struct RandomCheckpoint {
     for (size_t i = 0; i < layers.size(); ++i) {
       const std::string p = cat(prefix, "layers.", i, '.');
       hyper_connections(p);
-      if (layers[i] == 'F') full(p + "self_attn.");
-      else linear(p + "linear_attn.");
+      if (layers[i] == 'F')
+        full(p + "self_attn.");
+      else
+        linear(p + "linear_attn.");
       moe(p + "mlp.");
       const auto ple_index = std::find(ple_layers.begin(), ple_layers.end(), static_cast<int64_t>(i));
       if (ple_index != ple_layers.end()) ple(p + "ple.", static_cast<uint32_t>(ple_index - ple_layers.begin()));
@@ -225,7 +250,8 @@ struct RandomCheckpoint {
     matrix(p + "gate.weight", num_experts, hidden_size);
     const int64_t ff = moe_intermediate_size, shared = shared_expert_intermediate_size;
     if (fused_experts) {
-      const double in = std::sqrt(3.0 / static_cast<double>(hidden_size)), mid = std::sqrt(3.0 / static_cast<double>(ff));
+      const double in = std::sqrt(3.0 / static_cast<double>(hidden_size)),
+                   mid = std::sqrt(3.0 / static_cast<double>(ff));
       add(p + "experts.gate_up_proj", {u(num_experts), u(2 * ff), u(hidden_size)}, in);
       add(p + "experts.down_proj", {u(num_experts), u(hidden_size), u(ff)}, mid);
     }
@@ -246,7 +272,8 @@ struct RandomCheckpoint {
     for (const char* norm : {"norm_key.weight", "norm_query.weight", "norm_conv.weight"}) gain(p + norm, wide);
     add(p + "conv1d.weight", {u(wide), 1, u(ple_conv_kernel_size)}, 0.8);
     const PleLayer made = derive_ple({u(seed), static_cast<int32_t>(vocab_size), static_cast<int32_t>(ngram_size),
-                                      static_cast<int32_t>(heads_per_ngram), ngram_vocab_size_base}, index);
+                                      static_cast<int32_t>(heads_per_ngram), ngram_vocab_size_base},
+                                     index);
     if (hash_buffers) {
       integers(p + "ple_embedding.layer_multipliers", made.multipliers);
       integers(p + "ple_embedding.ngram_heads_vocab_sizes", made.head_vocab);

@@ -33,11 +33,16 @@ struct Planned {
 /// llama.cpp's number for a file's main type; a label, read by no one to decide anything.
 uint32_t file_type(TensorType type) {
   switch (type) {
-    case TensorType::f16: return 1;
-    case TensorType::q4_0: return 2;
-    case TensorType::q8_0: return 7;
-    case TensorType::bf16: return 32;
-    default: return 0;
+    case TensorType::f16:
+      return 1;
+    case TensorType::q4_0:
+      return 2;
+    case TensorType::q8_0:
+      return 7;
+    case TensorType::bf16:
+      return 32;
+    default:
+      return 0;
   }
 }
 
@@ -68,14 +73,16 @@ class TypeChoice {
   std::unordered_map<std::string, bool> small_;
 };
 
-Status check_request(io::Io& io, const format::ModelFile& source, const std::string& to, const ConvertOptions& options) {
+Status check_request(io::Io& io, const format::ModelFile& source, const std::string& to,
+                     const ConvertOptions& options) {
   if (!is_target(options.type)) {
     return Error{Code::invalid_argument, cat("the type ", format::type_info(options.type).name,
                                              " cannot be written; possible are f32, f16, bf16, q8_0 and q4_0")};
   }
   if (!to.ends_with(".gguf"))
     return Error{Code::invalid_argument, cat("the file to write is ", to, "; its name must end in .gguf")};
-  if (io.is_folder(to)) return Error{Code::invalid_argument, cat(to, " is a folder; wanted the name of a file to write")};
+  if (io.is_folder(to))
+    return Error{Code::invalid_argument, cat(to, " is a folder; wanted the name of a file to write")};
   for (const std::string& path : source.files()) {
     if (path == to) return Error{Code::invalid_argument, cat(to, " would be written over the model that is read")};
   }
@@ -98,8 +105,10 @@ Result<std::vector<Planned>> plan_tensors(const format::ModelFile& source, const
   }
   if (count == 0) return planned;
   if (count > kTensorsListed) refused += cat(", and ", count - kTensorsListed, " more");
-  return Error{Code::unsupported, cat(source.path(), ": ", count, " tensors have a type that this version cannot decode (it "
-                                      "decodes F32, F16, BF16, Q8_0 and Q4_0): ", refused)};
+  return Error{Code::unsupported, cat(source.path(), ": ", count,
+                                      " tensors have a type that this version cannot decode (it "
+                                      "decodes F32, F16, BF16, Q8_0 and Q4_0): ",
+                                      refused)};
 }
 
 /// What a GGUF source says beside the keys that are made anew: authors, licence, the tokenizer, other programs' keys.
@@ -126,7 +135,8 @@ void set_image_token(const format::ModelFile& source, format::GgufWriter& writer
 /// The source's text assets with tokenizer.json turned into arrays, tried out before anything is written.
 Result<format::TextAssets> exported_text(const format::ModelFile& source) {
   format::TextAssets text = source.text();
-  text::TokenizerSpec spec{text.tokenizer_json, text.model, text.pre, text.tokens, text.token_types, text.merges, {}, text.nfc, {}};
+  text::TokenizerSpec spec{text.tokenizer_json, text.model, text.pre, text.tokens, text.token_types,
+                           text.merges,         {},         text.nfc, {}};
   if (spec.tokenizer_json.empty() && spec.tokens.empty()) return text;
   const auto in_file = [&](const Error& error) { return Error{error.code, cat(source.path(), ": ", error.message)}; };
   auto arrays = text::to_arrays(spec, static_cast<size_t>(source.hyper().vocab));
@@ -141,7 +151,8 @@ Result<format::TextAssets> exported_text(const format::ModelFile& source) {
   return text;
 }
 
-Status set_keys(io::Io& io, const format::ModelFile& source, const ConvertOptions& options, format::GgufWriter& writer) {
+Status set_keys(io::Io& io, const format::ModelFile& source, const ConvertOptions& options,
+                format::GgufWriter& writer) {
   const bool is_gguf = source.container().starts_with("GGUF");
   if (is_gguf) {
     EVROS_TRY(copy_keys(io, source.path(), writer));
@@ -220,8 +231,8 @@ class TensorCopier {
 
 }  // namespace
 
-Result<ConvertSummary> convert(io::Io& io, const std::string& from, const std::string& to, const ConvertOptions& options,
-                               const Progress& progress) {
+Result<ConvertSummary> convert(io::Io& io, const std::string& from, const std::string& to,
+                               const ConvertOptions& options, const Progress& progress) {
   EVROS_ASSIGN(const std::unique_ptr<format::ModelFile> source, format::open_model(io, from));
   EVROS_TRY(check_request(io, *source, to, options));
   EVROS_ASSIGN(const std::vector<Planned> planned, plan_tensors(*source, options));

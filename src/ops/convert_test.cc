@@ -79,9 +79,10 @@ TEST(Convert, F32OfTheFixtureIsTheOtherConvertersFile) {
   }
 }
 
-/// Two encodings of the same numbers by quantisers that round halves differently: away from zero (ours, as PyPI gguf) and to
-/// even. Blocks may differ by one at exact halves, nowhere else.
-void expect_same_q8_0(const std::vector<std::byte>& ours, const std::vector<std::byte>& theirs, const std::vector<float>& values) {
+/// Two encodings of the same numbers by quantisers that round halves differently: away from zero (ours, as PyPI gguf)
+/// and to even. Blocks may differ by one at exact halves, nowhere else.
+void expect_same_q8_0(const std::vector<std::byte>& ours, const std::vector<std::byte>& theirs,
+                      const std::vector<float>& values) {
   constexpr size_t kBytes = 34, kElements = 32;
   ASSERT_EQ(ours.size(), values.size() / kElements * kBytes);
   ASSERT_EQ(theirs.size(), ours.size());
@@ -115,8 +116,11 @@ std::map<std::string, int> expect_same_bytes(const std::string& type_name, Tenso
     } else if (!tensor.name.ends_with(".ssm_a")) {
       ++same;
       SCOPED_TRACE(tensor.name);
-      if (tensor.type != TensorType::q8_0) EXPECT_TRUE(bytes_of(*ours, *made) == bytes_of(*theirs, tensor));
-      else expect_same_q8_0(bytes_of(*ours, *made), bytes_of(*theirs, tensor), floats_of(*exact, *exact->find(tensor.name)));
+      if (tensor.type != TensorType::q8_0)
+        EXPECT_TRUE(bytes_of(*ours, *made) == bytes_of(*theirs, tensor));
+      else
+        expect_same_q8_0(bytes_of(*ours, *made), bytes_of(*theirs, tensor),
+                         floats_of(*exact, *exact->find(tensor.name)));
     }
   }
   EXPECT_EQ(same, 174);
@@ -126,9 +130,9 @@ std::map<std::string, int> expect_same_bytes(const std::string& type_name, Tenso
 // ssm_alpha and ssm_beta are F32 and index projections keep their type, as in the published files; what has no whole
 // blocks is F16, where the fixture kept F32.
 const std::map<std::string, int> kOtherTypes = {
-    {"hc_attn_up.weight F16", 8},       {"hc_ffn_up.weight F16", 8},         {"indexer.k_proj.weight BF16", 2},
-    {"indexer.q_proj.weight BF16", 2},  {"output_hc_up.weight F16", 1},      {"per_layer_token_embd.weight F16", 1},
-    {"ssm_alpha.weight F32", 6},        {"ssm_beta.weight F32", 6}};
+    {"hc_attn_up.weight F16", 8},      {"hc_ffn_up.weight F16", 8},    {"indexer.k_proj.weight BF16", 2},
+    {"indexer.q_proj.weight BF16", 2}, {"output_hc_up.weight F16", 1}, {"per_layer_token_embd.weight F16", 1},
+    {"ssm_alpha.weight F32", 6},       {"ssm_beta.weight F32", 6}};
 
 TEST(Convert, Q80IsTheOtherQuantisersBytes) { EXPECT_EQ(expect_same_bytes("q8_0", TensorType::q8_0), kOtherTypes); }
 TEST(Convert, Q40IsTheOtherQuantisersBytes) { EXPECT_EQ(expect_same_bytes("q4_0", TensorType::q4_0), kOtherTypes); }
@@ -195,21 +199,27 @@ std::vector<std::pair<const char*, RandomCheckpoint>> unusual_models() {
     return models[used++].second;
   };
   RandomCheckpoint& streams = next("two streams, tied embeddings, silu gate, unnormalised router");
-  streams.hc_count = 2, streams.tie_word_embeddings = true, streams.output_gate_type = "", streams.norm_topk_prob = false;
+  streams.hc_count = 2, streams.tie_word_embeddings = true, streams.output_gate_type = "",
+  streams.norm_topk_prob = false;
   RandomCheckpoint& ple = next("two PLE layers with unequal shards, ends of a reply in a list");
-  ple.layers = "LLFLLF", ple.ple_layers = {0, 3}, ple.table_shards = 5, ple.eos_ids = {3, 1}, ple.generation_eos_ids = {5, 3};
+  ple.layers = "LLFLLF", ple.ple_layers = {0, 3}, ple.table_shards = 5, ple.eos_ids = {3, 1},
+  ple.generation_eos_ids = {5, 3};
   RandomCheckpoint& fused = next("fused experts, nested config, the published prefix, several files, a draft head");
-  fused.fused_experts = true, fused.nested_config = true, fused.prefix = "model.language_model.", fused.files = 3, fused.mtp = true;
+  fused.fused_experts = true, fused.nested_config = true, fused.prefix = "model.language_model.", fused.files = 3,
+  fused.mtp = true;
   RandomCheckpoint& heads = next("key and value heads of other sizes, three value heads each");
-  heads.linear_key_head_dim = 8, heads.linear_value_head_dim = 32, heads.linear_num_key_heads = 3, heads.linear_num_value_heads = 9;
+  heads.linear_key_head_dim = 8, heads.linear_value_head_dim = 32, heads.linear_num_key_heads = 3,
+  heads.linear_num_value_heads = 9;
   RandomCheckpoint& bigrams = next("bigrams alone, constants derived, wide convolutions");
-  bigrams.ngram_size = 2, bigrams.hash_buffers = false, bigrams.ple_conv_kernel_size = 3, bigrams.linear_conv_kernel_dim = 6;
+  bigrams.ngram_size = 2, bigrams.hash_buffers = false, bigrams.ple_conv_kernel_size = 3,
+  bigrams.linear_conv_kernel_dim = 6;
   RandomCheckpoint& fourgrams = next("4-grams, one value head a key head, F16 weights");
   fourgrams.ngram_size = 4, fourgrams.linear_num_value_heads = 2, fourgrams.dtype = "F16";
   RandomCheckpoint& dense = next("dense full layers in no regular order, F32 weights");
   dense.indexer_compress_ratio = 0, dense.layers = "LFFLL", dense.ple_layers = {0}, dense.dtype = "F32";
   RandomCheckpoint& plain = next("no PLE, one stream, no index at all");
-  plain.ple_layers = {}, plain.hc_count = 1, plain.indexer_compress_ratio = 0, plain.indexer_n_heads = 0, plain.indexer_head_dim = 0;
+  plain.ple_layers = {}, plain.hc_count = 1, plain.indexer_compress_ratio = 0, plain.indexer_n_heads = 0,
+  plain.indexer_head_dim = 0;
   RandomCheckpoint& linear = next("linear layers alone, odd widths");
   linear.layers = "LLL", linear.hidden_size = 40, linear.moe_intermediate_size = 20;
   return models;
@@ -240,7 +250,8 @@ TEST(Convert, RequantisingAnF32FileGivesTheBytesOfTheDirectWay) {
       convert_ok(io, "model", "f32.gguf", as(TensorType::f32));
       convert_ok(io, "f32.gguf", "detour.gguf", as(type));
       convert_ok(io, "direct.gguf", "again.gguf", as(type));
-      const auto direct = open_or_die(io, "direct.gguf"), detour = open_or_die(io, "detour.gguf"), again = open_or_die(io, "again.gguf");
+      const auto direct = open_or_die(io, "direct.gguf"), detour = open_or_die(io, "detour.gguf"),
+                 again = open_or_die(io, "again.gguf");
       EXPECT_EQ(describe(detour->hyper()), describe(direct->hyper()));
       for (const format::Tensor& tensor : direct->tensors()) {
         EXPECT_TRUE(bytes_of(*again, *again->find(tensor.name)) == bytes_of(*direct, tensor)) << tensor.name;
@@ -269,7 +280,8 @@ TEST(Convert, OtherProgramsKeysSurviveRequantisation) {
 TEST(Convert, MemoryAndTransfersStaySmallWhateverTheTensor) {
   io::MemoryIo memory;
   RandomCheckpoint checkpoint;
-  checkpoint.layers = "LL", checkpoint.ngram_vocab_size_base = 200000, checkpoint.ple_row_width = 32;  // a table of 51 MB
+  checkpoint.layers = "LL", checkpoint.ngram_vocab_size_base = 200000,
+  checkpoint.ple_row_width = 32;  // a table of 51 MB
   checkpoint.write(memory, "model");
   FailingIo io(memory);
   uint64_t last = 0, seen_total = 0, reports = 0;
@@ -383,8 +395,10 @@ void spoil(io::MemoryIo& io, uint16_t bits) {
 
 TEST(Convert, RefusesNumbersThatAreNotFiniteOrDoNotFit) {
   const uint16_t kNan = 0x7FC0, kLarge = 0x4800;  // 131072: beyond F16
-  for (const auto& [bits, type, word] : std::vector<std::tuple<uint16_t, TensorType, std::string>>{
-           {kNan, TensorType::q8_0, "NaN"}, {kNan, TensorType::bf16, "NaN"}, {kLarge, TensorType::f16, "too large for F16"}}) {
+  for (const auto& [bits, type, word] :
+       std::vector<std::tuple<uint16_t, TensorType, std::string>>{{kNan, TensorType::q8_0, "NaN"},
+                                                                  {kNan, TensorType::bf16, "NaN"},
+                                                                  {kLarge, TensorType::f16, "too large for F16"}}) {
     io::MemoryIo io;
     RandomCheckpoint checkpoint;
     checkpoint.write(io, "model");

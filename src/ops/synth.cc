@@ -28,18 +28,16 @@ constexpr uint64_t kPrimes[] = {20000003, 20000023, 20000033, 20000047, 20000059
 
 /// Rows 0..15 of the histories of docs/model.md 1.4.
 constexpr uint64_t kVectorRows[] = {
-    16410909, 39682429, 55103279, 60931720, 87006904, 116506179, 131512017, 152932897,
-    169641436, 182022480, 209277433, 237891023, 256841529, 277007269, 290665954, 300984276,
-    14605717, 24410875, 49313567, 72177428, 86060820, 104022010, 130963819, 146886202,
-    161523077, 195939126, 219424565, 220811782, 248020141, 275228530, 284297999, 309645223,
-    15389869, 39778609, 55713969, 62213332, 88817728, 118483999, 133731511, 155458159,
-    179763390, 197956758, 205378969, 220499474, 242466248, 265658744, 293662119, 315720898,
-    2993698, 22555595, 46746235, 65551934, 83400007, 116956842, 138173940, 148109607,
-    165238550, 195531093, 219556029, 234233279, 250491792, 267808615, 280482789, 305617187,
-    18991213, 39727615, 50096016, 68612008, 93054523, 101202072, 123423469, 159718776,
-    177092424, 195482906, 205422805, 236037562, 249008105, 262338198, 293528343, 310077201,
-    4582007, 37691206, 44255274, 65455601, 89351473, 103985474, 135938409, 145212418,
-    163775156, 199680439, 200044921, 228961047, 240669798, 272736434, 296838250, 317942745};
+    16410909,  39682429,  55103279,  60931720,  87006904,  116506179, 131512017, 152932897, 169641436, 182022480,
+    209277433, 237891023, 256841529, 277007269, 290665954, 300984276, 14605717,  24410875,  49313567,  72177428,
+    86060820,  104022010, 130963819, 146886202, 161523077, 195939126, 219424565, 220811782, 248020141, 275228530,
+    284297999, 309645223, 15389869,  39778609,  55713969,  62213332,  88817728,  118483999, 133731511, 155458159,
+    179763390, 197956758, 205378969, 220499474, 242466248, 265658744, 293662119, 315720898, 2993698,   22555595,
+    46746235,  65551934,  83400007,  116956842, 138173940, 148109607, 165238550, 195531093, 219556029, 234233279,
+    250491792, 267808615, 280482789, 305617187, 18991213,  39727615,  50096016,  68612008,  93054523,  101202072,
+    123423469, 159718776, 177092424, 195482906, 205422805, 236037562, 249008105, 262338198, 293528343, 310077201,
+    4582007,   37691206,  44255274,  65455601,  89351473,  103985474, 135938409, 145212418, 163775156, 199680439,
+    200044921, 228961047, 240669798, 272736434, 296838250, 317942745};
 
 bool is_one_of(std::string_view name, std::initializer_list<std::string_view> ends) {
   return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return name.ends_with(end); });
@@ -49,12 +47,14 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> en
 TensorType published_type(const format::TensorShape& shape) {
   const std::string_view name = shape.name;
   const auto on_layers = [&](std::initializer_list<int> layers) {
-    return std::any_of(layers.begin(), layers.end(), [&](int layer) { return name.starts_with(cat("blk.", layer, '.')); });
+    return std::any_of(layers.begin(), layers.end(),
+                       [&](int layer) { return name.starts_with(cat("blk.", layer, '.')); });
   };
   if (shape.small || is_one_of(name, {".ssm_alpha.weight", ".ssm_beta.weight"})) return TensorType::f32;
   if (name == kTable) return TensorType::iq4_nl;
   if (is_one_of(name, {".indexer.q_proj.weight", ".indexer.k_proj.weight"})) return TensorType::bf16;
-  if (is_one_of(name, {".ffn_gate_exps.weight", ".ffn_up_exps.weight"})) return on_layers({2}) ? TensorType::q5_k : TensorType::q4_k;
+  if (is_one_of(name, {".ffn_gate_exps.weight", ".ffn_up_exps.weight"}))
+    return on_layers({2}) ? TensorType::q5_k : TensorType::q4_k;
   if (name.ends_with(".ffn_down_exps.weight") && !on_layers({2, 4, 30, 46, 47})) return TensorType::q5_1;
   return TensorType::q8_0;
 }
@@ -84,8 +84,8 @@ Status check_holes(io::Io& io, const std::string& to) {
   EVROS_TRY(io.remove(probe));
   EVROS_TRY(synced);
   if (taken < kProbeBytes / 2) return {};
-  return Error{Code::unsupported, cat(to, ": its file system keeps no holes (", taken, " bytes are taken by a file of ", kProbeBytes,
-                                      " that was never written), and the whole set is 111 GB long")};
+  return Error{Code::unsupported, cat(to, ": its file system keeps no holes (", taken, " bytes are taken by a file of ",
+                                      kProbeBytes, " that was never written), and the whole set is 111 GB long")};
 }
 
 }  // namespace
@@ -102,7 +102,8 @@ format::HyperParams real_shape() {
   h.heads = 24, h.kv_heads = 2, h.key_dim = 256, h.value_dim = 256;
   h.rope_dims = 64, h.rope_theta = 1e7, h.rope_sections = {11, 11, 10, 0};
   h.index_heads = 4, h.index_dim = 128, h.index_budget = 2048;
-  h.linear_key_heads = 16, h.linear_value_heads = 48, h.linear_key_dim = 128, h.linear_value_dim = 128, h.conv_kernel = 4;
+  h.linear_key_heads = 16, h.linear_value_heads = 48, h.linear_key_dim = 128, h.linear_value_dim = 128,
+  h.conv_kernel = 4;
   h.experts = 512, h.experts_used = 10, h.expert_ff = 640, h.shared_ff = 640;
   format::PleLayer ple;
   ple.layer = 1;
@@ -121,8 +122,10 @@ format::HyperParams real_shape() {
 
 std::vector<uint64_t> synth_rows() {
   std::vector<uint64_t> rows(std::begin(kVectorRows), std::end(kVectorRows));
-  for (const uint64_t offset : {uint64_t{1} << 31, uint64_t{1} << 32, uint64_t{1} << 33, uint64_t{1} << 34, kTableRows * kSynthRowBytes / 2}) {
-    for (const uint64_t row : {offset / kSynthRowBytes - 1, offset / kSynthRowBytes, offset / kSynthRowBytes + 1}) rows.push_back(row);
+  for (const uint64_t offset :
+       {uint64_t{1} << 31, uint64_t{1} << 32, uint64_t{1} << 33, uint64_t{1} << 34, kTableRows * kSynthRowBytes / 2}) {
+    for (const uint64_t row : {offset / kSynthRowBytes - 1, offset / kSynthRowBytes, offset / kSynthRowBytes + 1})
+      rows.push_back(row);
   }
   uint64_t first = 0;
   for (const uint64_t prime : kPrimes) {

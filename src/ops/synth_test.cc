@@ -140,9 +140,12 @@ TEST_F(Synth, RowsBeyondEveryOffsetReadBackAsWritten) {
   EXPECT_EQ(rows.front(), 0u);
   EXPECT_EQ(rows.back(), 320001535u);
   for (const int shift : {31, 32}) {
-    EXPECT_TRUE(std::any_of(rows.begin(), rows.end(), [&](uint64_t row) {
-      return row * kSynthRowBytes < uint64_t{1} << shift && (row + 1) * kSynthRowBytes > uint64_t{1} << shift;
-    })) << "a row across byte 2^" << shift;
+    EXPECT_TRUE(std::any_of(rows.begin(), rows.end(),
+                            [&](uint64_t row) {
+                              return row * kSynthRowBytes < uint64_t{1} << shift &&
+                                     (row + 1) * kSynthRowBytes > uint64_t{1} << shift;
+                            }))
+        << "a row across byte 2^" << shift;
   }
   const auto lease = (*store)->acquire(rows);
   ASSERT_TRUE(lease.ok()) << lease.error().message;
@@ -157,7 +160,8 @@ TEST_F(Synth, RowsBeyondEveryOffsetReadBackAsWritten) {
 TEST_F(Synth, TheRowsOfThePublishedTestVectorsAreThere) {
   constexpr int64_t kEnd = kSynthEndOfText;
   const std::vector<uint64_t> written = synth_rows();
-  const std::vector<std::vector<int64_t>> newest_first = {{9707, kEnd, kEnd}, {3, 2, 1}, {5, kEnd, 7}, {kEnd, 2, 1}, {5, 7, kEnd}, {198, 846, 248045}};
+  const std::vector<std::vector<int64_t>> newest_first = {{9707, kEnd, kEnd}, {3, 2, 1},    {5, kEnd, 7},
+                                                          {kEnd, 2, 1},       {5, 7, kEnd}, {198, 846, 248045}};
   std::vector<uint64_t> rows(16);
   for (const std::vector<int64_t>& window : newest_first) {
     model::ngram_rows(model_->hyper(), model_->hyper().ple[0], window, rows);

@@ -34,11 +34,12 @@ constexpr Special kSpecial[] = {
     {"<|audio_pad|>", text::kTokenControl}};
 
 constexpr const char* kChatTemplate =
-    "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}{%- endfor %}"
+    "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}{%- "
+    "endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
 
-/// The 256 byte tokens, then pairs, then triples, each the merge of what came before and one byte; the last ordinary rows,
-/// for which there is no merge left, are longer.
+/// The 256 byte tokens, then pairs, then triples, each the merge of what came before and one byte; the last ordinary
+/// rows, for which there is no merge left, are longer.
 class Vocabulary {
  public:
   explicit Vocabulary(format::TextAssets& out) : out_(out) {}

@@ -16,7 +16,9 @@
 namespace evros::ops::testing {
 
 inline std::string source_path(const std::string& below_root) { return cat(EVROS_SOURCE_DIR, "/", below_root); }
-inline std::string micro_gguf(const std::string& type) { return cat(EVROS_BINARY_DIR, "/data/micro/gguf/micro-", type, ".gguf"); }
+inline std::string micro_gguf(const std::string& type) {
+  return cat(EVROS_BINARY_DIR, "/data/micro/gguf/micro-", type, ".gguf");
+}
 
 inline std::unique_ptr<format::ModelFile> open_or_die(io::Io& io, const std::string& path) {
   auto model = format::open_model(io, path);
@@ -32,15 +34,18 @@ inline std::string describe(const format::HyperParams& h) {
     for (const auto& v : values) out += cat(static_cast<uint64_t>(v), ' ');
     out += "]\n";
   };
-  out += cat("shape ", h.layers, ' ', h.hidden, ' ', h.vocab, ' ', h.context_length, ' ', h.rms_eps, ' ', h.tied_embeddings, '\n');
+  out += cat("shape ", h.layers, ' ', h.hidden, ' ', h.vocab, ' ', h.context_length, ' ', h.rms_eps, ' ',
+             h.tied_embeddings, '\n');
   out += cat("streams ", h.hc_count, ' ', h.hc_lowrank, " mtp ", h.mtp_layers, '\n');
-  out += cat("attention ", h.heads, ' ', h.kv_heads, ' ', h.key_dim, ' ', h.value_dim, ' ', h.rope_dims, ' ', h.rope_theta, '\n');
+  out += cat("attention ", h.heads, ' ', h.kv_heads, ' ', h.key_dim, ' ', h.value_dim, ' ', h.rope_dims, ' ',
+             h.rope_theta, '\n');
   out += cat("index ", h.index_heads, ' ', h.index_dim, ' ', h.index_budget, '\n');
-  out += cat("linear ", h.linear_key_heads, ' ', h.linear_value_heads, ' ', h.linear_key_dim, ' ', h.linear_value_dim, ' ',
-             h.conv_kernel, ' ', static_cast<int>(h.output_gate), '\n');
-  out += cat("experts ", h.experts, ' ', h.experts_used, ' ', h.expert_ff, ' ', h.shared_ff, ' ', h.norm_topk_prob, '\n');
-  out += cat("ple ", h.ngram_size, ' ', h.heads_per_ngram, ' ', h.ple_conv_kernel, ' ', h.ple_row_width, ' ', h.ple_eos, ' ',
-             h.ple_table_rows, '\n');
+  out += cat("linear ", h.linear_key_heads, ' ', h.linear_value_heads, ' ', h.linear_key_dim, ' ', h.linear_value_dim,
+             ' ', h.conv_kernel, ' ', static_cast<int>(h.output_gate), '\n');
+  out +=
+      cat("experts ", h.experts, ' ', h.experts_used, ' ', h.expert_ff, ' ', h.shared_ff, ' ', h.norm_topk_prob, '\n');
+  out += cat("ple ", h.ngram_size, ' ', h.heads_per_ngram, ' ', h.ple_conv_kernel, ' ', h.ple_row_width, ' ', h.ple_eos,
+             ' ', h.ple_table_rows, '\n');
   list("kinds", h.layer_kind);
   list("ratios", h.compress_ratio);
   list("sections", h.rope_sections);

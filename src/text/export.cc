@@ -38,7 +38,9 @@ Result<TokenizerSpec> to_arrays(const TokenizerSpec& spec, size_t rows) {
     out.tokens.push_back(cat("[PAD", id, ']'));
     out.token_types.push_back(kTokenUnused);
   }
-  const auto text_of = [&](int32_t id) -> const std::string& { return vocabulary.tokens[static_cast<size_t>(id)].text; };
+  const auto text_of = [&](int32_t id) -> const std::string& {
+    return vocabulary.tokens[static_cast<size_t>(id)].text;
+  };
   for (const Merge& merge : vocabulary.merges) {
     out.merges.push_back(cat(text_of(merge.left), ' ', text_of(merge.right)));
   }
