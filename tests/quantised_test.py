@@ -37,14 +37,14 @@ class Quantised(unittest.TestCase):
         return target
 
     def largest_difference(self, one, other, tolerance):
-        """Over all float arrays; integer arrays (routes, rows, selections, history) must be equal."""
+        """Over all float arrays, as a share of the array's largest value; integer arrays (routes, rows, selections, history) must be equal."""
         self.assertEqual(set(one), set(other))
         worst = 0.0
         for name, values in one.items():
             if values.dtype.kind != "f":
                 self.assertTrue(np.array_equal(values, other[name]), f"{name} differs")
                 continue
-            worst = max(worst, float(np.abs(values - other[name]).max()))
+            worst = max(worst, float(np.abs(values - other[name]).max() / max(1, np.abs(values).max())))
             self.assertLessEqual(worst, tolerance, name)
         return worst
 

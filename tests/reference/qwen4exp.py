@@ -136,6 +136,8 @@ class Model:
     def select(self, u, name, cache, gaps):
         c, steps = self.c, len(u)
         heads, dim, ratio = c["indexer_n_heads"], c["indexer_head_dim"], c["indexer_compress_ratio"]
+        if ratio == 0:  # dense, without an indexer
+            return np.tril(np.ones((steps, steps), np.uint8))
         qk = u @ self.w[name + "index_qk_proj.weight"].T
         raw = qk[:, heads * dim:]
         cache["indexer_keys"] = raw[None]
