@@ -174,6 +174,10 @@ def drop_tensor(name):
     return lambda arrays: arrays.pop(name)
 
 
+def retype_tensor(name, dtype):
+    return lambda arrays: arrays.update({name: (dtype, arrays[name][1])})
+
+
 def reshape_tensor(name, shape):
     return lambda arrays: arrays.update({name: (arrays[name][0], np.zeros(shape, np.float32))})
 
@@ -212,7 +216,7 @@ BAD_MODELS = {
     "streams_of_another_model": (keys(hyper_connection__count=3), ["hc_"]),
     "block_count_0": (keys(block_count=0), ["block_count", "0"]),
     "block_count_2_to_32": (keys(block_count=0xFFFFFFFF), ["block_count"]),
-    "one_layer_too_many": (keys(block_count=9), ["9"]),
+    "one_layer_too_many": (keys(block_count=9), ["layer 8|blk.8."]),
     "interval_against_the_tensors": (keys(full_attention_interval=3), ["full_attention_interval"]),
     "embedding_length_0": (keys(embedding_length=0), ["embedding_length", "0"]),
     "no_embedding_length": (keys(drop=["embedding_length"]), ["embedding_length"]),
@@ -264,7 +268,7 @@ BAD_MODELS = {
     "hidden_size_negative": (folder({"hidden_size": -64}), ["config.json", "hidden_size", "-64"]),
     "hidden_size_fraction": (folder({"hidden_size": 64.5}), ["config.json", "hidden_size"]),
     "hidden_size_of_2_to_62": (folder({"hidden_size": HUGE}), ["config.json", "hidden_size"]),
-    "compress_ratio_0": (folder({"indexer_compress_ratio": 0}), ["config.json", "indexer_compress_ratio", "0"]),
+    "compress_ratio_negative": (folder({"indexer_compress_ratio": -1}), ["config.json", "indexer_compress_ratio", "-1"]),
     "budget_below_one_block": (folder({"indexer_budget": 3}), ["config.json", "indexer_budget", "3"]),
     "hc_count_0": (folder({"hc_count": 0}), ["config.json", "hc_count", "0"]),
     "ple_layer_0_of_a_list_that_counts_from_1": (folder({"ple_layer_ids": [0]}), ["config.json", "ple_layer_ids", "0"]),
@@ -289,6 +293,11 @@ BAD_MODELS = {
                                 ["model.layers.3.self_attn.k_proj.weight"]),
     "table_shard_of_another_width": (folder(tensors=reshape_tensor(PLE + "ngram_embedding.shard_2.weight", (4224, 5))),
                                      [PLE + "ngram_embedding.shard_2.weight"]),
+    "table_shards_of_two_types": (folder(tensors=retype_tensor(PLE + "ngram_embedding.shard_2.weight", "F32")),
+                                  [PLE + "ngram_embedding.shard_2.weight", "F32", "BF16"]),
+    "experts_of_two_types": (folder(tensors=retype_tensor("model.layers.3.mlp.experts.5.up_proj.weight", "F32")),
+                             ["model.layers.3.mlp.experts.5.up_proj.weight", "F32", "BF16"]),
+    "weights_of_a_type_that_is_none": (folder(tensors=retype_tensor("lm_head.weight", "I32")), ["lm_head.weight", "I32"]),
     "table_shard_missing": (folder(tensors=drop_tensor(PLE + "ngram_embedding.shard_1.weight")),
                             [PLE + "ngram_embedding.shard_1"]),
     "last_shard_missing_so_heads_reach_beyond": (folder(tensors=drop_tensor(PLE + "ngram_embedding.shard_3.weight")),
@@ -297,7 +306,7 @@ BAD_MODELS = {
     "multiplier_negative": (folder(tensors=integers(PLE + "layer_multipliers", lambda a: a.__setitem__(1, -5))),
                             [PLE + "layer_multipliers"]),
     "head_size_0": (folder(tensors=integers(PLE + "ngram_heads_vocab_sizes", lambda a: a.__setitem__(4, 0))),
-                    [PLE + "ngram_heads_vocab_sizes"]),
+                    ["ngram_heads_vocab_sizes"]),
     "head_offset_beyond": (folder(tensors=integers(PLE + "ngram_heads_offsets", lambda a: a.__setitem__(15, 1 << 40))),
                            [PLE + "ngram_heads_offsets"]),
     "tensors_cut": (folder(after=truncate("model.safetensors", 0.6)), ["model.safetensors"]),
