@@ -34,6 +34,7 @@ class Pool {
 class FloatEnvironment {
  public:
   FloatEnvironment();
+  /// On the thread that made it.
   ~FloatEnvironment();
   FloatEnvironment(const FloatEnvironment&) = delete;
   FloatEnvironment& operator=(const FloatEnvironment&) = delete;
