@@ -31,6 +31,7 @@ class Pool {
 
 /// Sets round-to-nearest, subnormals kept, exceptions masked for the calling thread, and restores what was there. Every
 /// engine entry point holds one.
+// (Named for what it guards; there is one set of floating-point modes a thread.)
 class FloatEnvironment {
  public:
   FloatEnvironment();
