@@ -1,5 +1,30 @@
+// evros convert: a model in any container as one GGUF file.
+#include "ops/convert.h"
+
+#include <cstdio>
+
+#include "base/str.h"
 #include "cli/arguments.h"
 #include "cli/common.h"
+#include "cli/progress_bar.h"
+
 namespace evros::cli {
-int convert(const ConvertArguments&) { return fail(Error{Code::unsupported, "convert"}); }
+
+int convert(const ConvertArguments& a) {
+  const auto type = format::type_by_name(a.type);
+  if (!type) {
+    return fail({Code::invalid_argument, cat("--type is ", a.type, "; possible are f32, f16, bf16, q8_0 and q4_0")});
+  }
+  const auto done = [&] {
+    ProgressBar bar("converting", a.quiet);
+    return ops::convert(io::real_io(), a.from, a.to, {*type, a.name, !a.no_mtp}, bar.progress());
+  }();
+  if (!done.ok()) return fail(done.error());
+  if (!a.quiet) {
+    std::printf("%s: %llu tensors, %s from %s\n", a.to.c_str(), static_cast<unsigned long long>(done->tensors),
+                human_bytes(done->bytes_written).c_str(), human_bytes(done->bytes_read).c_str());
+  }
+  return 0;
+}
+
 }  // namespace evros::cli

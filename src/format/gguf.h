@@ -60,6 +60,10 @@ class GgufValue {
   static GgufValue array(std::span<const uint64_t> v) { return numbers(GgufType::u64, std::as_bytes(v), v.size()); }
   static GgufValue array(std::span<const float> v) { return numbers(GgufType::f32, std::as_bytes(v), v.size()); }
   static GgufValue array(std::vector<std::string> v);
+  /// An array of bools, one byte each, 0 or 1.
+  static GgufValue booleans(std::span<const uint8_t> v) {
+    return numbers(GgufType::boolean, std::as_bytes(v), v.size());
+  }
 
   /// Type of the elements for an array, of the value itself otherwise.
   GgufType type() const { return type_; }

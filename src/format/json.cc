@@ -1,7 +1,9 @@
 #include "format/json.h"
 
+#include <boost/json/basic_parser_impl.hpp>
 #include <cmath>
 #include <limits>
+#include <unordered_set>
 
 #include "base/str.h"
 #include "format/message.h"
@@ -10,10 +12,69 @@ namespace evros::format {
 
 namespace json = boost::json;
 
-Result<json::object> parse_json_object(std::string_view text, std::string_view path) {
+namespace {
+
+constexpr size_t kMaxDepth = 64;
+
+json::parse_options limits() {
   json::parse_options options;
-  options.max_depth = 64;
-  json::stream_parser parser({}, options);
+  options.max_depth = kMaxDepth;
+  return options;
+}
+
+/// Events of a parse that looks for one thing only: a key that stands twice in one object. The library's own documents
+/// keep the last of them silently, which would hide a damaged or contradictory file. Names are the library's.
+struct DuplicateKeys {
+  static constexpr size_t max_object_size = SIZE_MAX, max_array_size = SIZE_MAX, max_key_size = SIZE_MAX,
+                          max_string_size = SIZE_MAX;
+  using Text = json::string_view;
+  using Fault = json::error_code;
+
+  bool on_key_part(Text text, size_t, Fault&) { return key.append(text.data(), text.size()), true; }
+  bool on_key(Text text, size_t, Fault& fault) {
+    key.append(text.data(), text.size());
+    if (!objects.back().insert(key).second) {
+      fault = json::error::syntax;
+      return false;
+    }
+    key.clear();
+    return true;
+  }
+  bool on_object_begin(Fault&) { return objects.emplace_back(), true; }
+  bool on_object_end(size_t, Fault&) { return objects.pop_back(), true; }
+
+  bool on_document_begin(Fault&) { return true; }
+  bool on_document_end(Fault&) { return true; }
+  bool on_array_begin(Fault&) { return true; }
+  bool on_array_end(size_t, Fault&) { return true; }
+  bool on_string_part(Text, size_t, Fault&) { return true; }
+  bool on_string(Text, size_t, Fault&) { return true; }
+  bool on_number_part(Text, Fault&) { return true; }
+  bool on_int64(int64_t, Text, Fault&) { return true; }
+  bool on_uint64(uint64_t, Text, Fault&) { return true; }
+  bool on_double(double, Text, Fault&) { return true; }
+  bool on_bool(bool, Fault&) { return true; }
+  bool on_null(Fault&) { return true; }
+  bool on_comment_part(Text, Fault&) { return true; }
+  bool on_comment(Text, Fault&) { return true; }
+
+  std::vector<std::unordered_set<std::string>> objects;
+  std::string key;
+};
+
+/// `text` is valid JSON.
+Status expect_unique_keys(std::string_view text, std::string_view path) {
+  json::basic_parser<DuplicateKeys> parser(limits());
+  json::error_code fault;
+  parser.write_some(false, text.data(), text.size(), fault);
+  if (!fault) return {};
+  return Error{Code::bad_file, cat(path, ": key ", quoted(parser.handler().key), " stands twice in one object")};
+}
+
+}  // namespace
+
+Result<json::object> parse_json_object(std::string_view text, std::string_view path) {
+  json::stream_parser parser({}, limits());
   json::error_code error;
   const size_t used = parser.write_some(text.data(), text.size(), error);
   if (!error && used < text.size()) error = json::error::extra_data;
@@ -22,6 +83,7 @@ Result<json::object> parse_json_object(std::string_view text, std::string_view p
     return Error{Code::bad_file, cat(path, ": not valid JSON after about ", used, " bytes: ", error.message())};
   json::value value = parser.release();
   if (!value.is_object()) return Error{Code::bad_file, cat(path, ": is ", json_short(value), "; wanted a JSON object")};
+  EVROS_TRY(expect_unique_keys(text, path));
   return std::move(value.get_object());
 }
 

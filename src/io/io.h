@@ -32,6 +32,9 @@ class File {
   virtual Status truncate(uint64_t size) = 0;
   /// Returns when the content is on stable storage.
   virtual Status sync() = 0;
+  /// Bytes of storage that the content takes now: less than size() where holes are kept. size() when the system does not
+  /// tell.
+  virtual uint64_t allocated_bytes() const { return size(); }
 };
 
 class Io {

@@ -73,6 +73,18 @@ TEST_P(IoTest, GrowingAFileLeavesAHoleOfZeros) {
   EXPECT_EQ(*read_file(io(), at("hole"), 2), std::string(2, '\0'));
 }
 
+// On a file system with holes, as every one is that Linux installs on.
+TEST_P(IoTest, AHoleTakesNoStorageAndWrittenBytesDo) {
+  constexpr uint64_t kLength = 16u << 20;
+  auto file = io().create(at("sparse"));
+  ASSERT_TRUE((*file)->truncate(kLength).ok());
+  ASSERT_TRUE((*file)->write_at(kLength / 2, bytes_of("x")).ok());
+  ASSERT_TRUE((*file)->sync().ok());
+  EXPECT_GT((*file)->allocated_bytes(), 0u);
+  if (GetParam()) EXPECT_EQ((*file)->allocated_bytes(), kLength);  // memory has no holes
+  else EXPECT_LT((*file)->allocated_bytes(), kLength / 8);
+}
+
 TEST_P(IoTest, ReadFileRefusesAFileBeyondItsLimitAndNamesIt) {
   ASSERT_TRUE((*io().create(at("big")))->write_at(0, bytes_of("12345")).ok());
   EXPECT_EQ(*read_file(io(), at("big"), 5), "12345");

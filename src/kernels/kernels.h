@@ -62,7 +62,8 @@ struct Batch {
 
 // ---- generic ------------------------------------------------------------------------------------------------------------
 
-/// out[r][c * width + i] = dequantised table[ids[r]][i] for c < copies.
+/// out[r][c * width + i] = dequantised table[ids[r]][i] for c < copies. An id outside the table sets kIndexRange and gives
+/// zeros.
 struct EmbedArgs {
   Matrix table;
   const int32_t* ids;
@@ -71,7 +72,7 @@ struct EmbedArgs {
   int32_t copies;
 };
 
-/// Quantises rows x of `cols` (a multiple of 32); non-finite input sets the row's status.
+/// Quantises rows x of `cols` (a multiple of 32); non-finite input sets the row's status, and its group becomes zero.
 struct QuantizeArgs {
   const float* x;
   int64_t x_stride, cols;
@@ -220,7 +221,8 @@ struct GdnOutNormArgs {
 
 // ---- attention and QSA (model.md 2.6, 2.7) -------------------------------------------------------------------------------
 
-/// Where one appended owner's rows of one layer lie inside a page.
+/// Where one appended owner's rows of one layer lie inside a page. Batch::page_tokens is a multiple of tokens_per_row, and
+/// offset and row_bytes keep every row aligned for its element type.
 struct PageRows {
   uint64_t offset;            // of the first row in every page
   int64_t row_bytes;
@@ -288,6 +290,7 @@ struct HeadGateArgs {
 // ---- mixture of experts (model.md 2.9) -----------------------------------------------------------------------------------
 
 /// Softmax over `experts` logits; the best `used` by (higher probability, lower id), in rank order, with their weights.
+/// A row with a non-finite logit sets kNonFinite and gets ids 0, 1, ... with weights 0, so that what follows stays in range.
 struct RouterArgs {
   const float* logits;        // [rows][experts]
   int64_t stride;
@@ -297,7 +300,8 @@ struct RouterArgs {
   float* weights;             // [rows][used]
 };
 
-/// y = fma(w_rank, expert(x), y) by rank from +0. Expert e of a matrix starts at data + e * expert_bytes.
+/// y = fma(w_rank, expert(x), y) by rank from +0. Expert e of a matrix starts at data + e * expert_bytes. The activations
+/// between the products are checked for non-finite values here.
 struct ExpertsArgs {
   Matrix gate, up, down;      // of one expert: gate/up [ff][hidden], down [hidden][ff]
   int64_t gate_expert_bytes, up_expert_bytes, down_expert_bytes;

@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/str.h"
+#include "format/safetensors_writer.h"
 #include "kernels/derive.h"
 #include "model/ngram.h"
 
@@ -323,6 +324,31 @@ Result<Trace> run_trace(engine::Engine& engine, engine::SessionId session, std::
   EVROS_ASSIGN(const state::View view, engine.store().view(session));
   EVROS_TRY(EndState(engine, view).store(trace, prefix));
   return trace;
+}
+
+Status trace_greedy(engine::Engine& engine, engine::SessionId session, int64_t count, Trace& trace) {
+  EVROS_ASSIGN(const std::vector<int32_t> prompt, engine.tokens(session));
+  std::vector<float> logits(static_cast<size_t>(engine.model().hyper.vocab));
+  std::vector<int32_t> drawn;
+  for (int64_t i = 0; i < count; ++i) {
+    EVROS_TRY(engine.logits(session, logits));
+    const auto id = static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    drawn.push_back(id);
+    EVROS_TRY(engine.append(session, {&id, 1}));
+  }
+  const auto ids = [](const std::vector<int32_t>& list) {
+    const auto bytes = std::as_bytes(std::span(list));
+    return TraceTensor{"I32", {list.size()}, {bytes.begin(), bytes.end()}};
+  };
+  trace["greedy.prompt"] = ids(prompt);
+  trace["greedy.tokens"] = ids(drawn);
+  return {};
+}
+
+Status write_trace(io::Io& io, const std::string& path, const Trace& trace) {
+  std::vector<format::SafeTensorData> tensors;
+  for (const auto& [name, tensor] : trace) tensors.push_back({name, tensor.dtype, tensor.shape, tensor.data});
+  return format::write_safetensors(io, path, tensors);
 }
 
 }  // namespace evros::ops

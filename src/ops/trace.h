@@ -40,4 +40,11 @@ engine::EngineOptions trace_options(engine::EngineOptions options, int32_t chunk
 Result<Trace> run_trace(engine::Engine& engine, engine::SessionId session, std::span<const int32_t> tokens,
                         std::span<const int64_t> chunks, const std::string& prefix);
 
+/// Draws `count` greedy tokens after what the session holds, appending each; returns them as "greedy.prompt" and
+/// "greedy.tokens".
+Status trace_greedy(engine::Engine& engine, engine::SessionId session, int64_t count, Trace& trace);
+
+/// Writes the arrays as one safetensors file.
+Status write_trace(io::Io& io, const std::string& path, const Trace& trace);
+
 }  // namespace evros::ops

@@ -60,6 +60,7 @@ int32_t FrameSet::claim(uint64_t page) {
     link(frame, page);
     f.content = Content::empty;
     hold(frame);
+    f.used = false;  // asked for once; most rows of a hashed table never are again, and must not push out those that are
     return frame;
   }
 }

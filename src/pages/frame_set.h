@@ -44,7 +44,7 @@ class FrameSet {
     int32_t next = kNone;        // in the chain of its bucket
     int32_t holders = 0;
     Content content = Content::empty;
-    bool used = false;           // since the clock hand came by
+    bool used = false;           // asked for again since the clock hand came by
   };
   const Frame& at(int32_t frame) const;
   Frame& at(int32_t frame);

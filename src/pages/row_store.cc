@@ -76,7 +76,8 @@ struct RowStore::Impl {
 Status RowStore::Impl::load_all() {
   resident = try_allocate(bytes);
   if (resident == nullptr) {
-    return Error{Code::out_of_memory, cat("no ", bytes, " bytes of memory to keep ", table.name, " of ", file.path(), " resident")};
+    return Error{Code::out_of_memory,
+                 cat("no ", bytes, " bytes of memory to keep ", table.name, " of ", file.path(), " resident")};
   }
   for (uint64_t at = 0; at < bytes; at += kResidentRead) {
     EVROS_TRY(file.read(table, at, {resident.get() + at, std::min(kResidentRead, bytes - at)}));
@@ -90,8 +91,8 @@ Status RowStore::Impl::make_frames(const RowStoreOptions& options) {
   const uint64_t count = std::min(options.memory_bytes / frame_bytes, most);
   const uint64_t least = std::min((row_bytes + frame_bytes - 2) / frame_bytes + 1, most);  // one row, wherever it starts
   if (count < least) {
-    return Error{Code::invalid_argument, cat(table.name, ": ", options.memory_bytes, " bytes of frames hold no row of ", row_bytes,
-                                             " bytes; at least ", least * frame_bytes, " are needed")};
+    return Error{Code::invalid_argument, cat(table.name, ": ", options.memory_bytes, " bytes of frames hold no row of ",
+                                             row_bytes, " bytes; at least ", least * frame_bytes, " are needed")};
   }
   if (count > INT32_MAX) {
     return Error{Code::invalid_argument, cat(table.name, ": ", count, " frames are too many; at most ", INT32_MAX)};
@@ -222,7 +223,9 @@ RowStore::~RowStore() { CHECK(frames_leased() == 0); }
 Result<std::unique_ptr<RowStore>> RowStore::create(const format::ModelFile& file, const format::Tensor& table,
                                                    const RowStoreOptions& options) {
   EVROS_ASSIGN(const uint64_t bytes, table_bytes(file, table));
-  if (options.frame_bytes == 0) return Error{Code::invalid_argument, cat(table.name, ": frames of 0 bytes; at least 1 is needed")};
+  if (options.frame_bytes == 0) {
+    return Error{Code::invalid_argument, cat(table.name, ": frames of 0 bytes; at least 1 is needed")};
+  }
   const uint64_t rows = table.rows();
   std::unique_ptr<Impl> impl(new Impl{file, table, bytes, rows, bytes / rows, options.frame_bytes, {}, {}, {}, {}, {}, {}});
   if (options.resident) {

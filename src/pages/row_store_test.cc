@@ -56,9 +56,9 @@ class FakeModel final : public format::ModelFile {
  private:
   mutable std::mutex mutex_;
   const std::string path_ = "fake.gguf";
-  const format::HyperParams hyper_;
-  const format::TextAssets text_;
-  const format::SamplingDefaults sampling_;
+  const format::HyperParams hyper_{};
+  const format::TextAssets text_{};
+  const format::SamplingDefaults sampling_{};
 };
 
 /// `rows` rows of `row_bytes` bytes, stored in pieces of odd lengths.
@@ -228,7 +228,20 @@ TEST(RowStore, a_failed_read_leaves_nothing_leased_and_no_half_frame_whichever_r
     const auto again = store->acquire(rows);
     ASSERT_TRUE(again.ok());
     expect_rows(*store, *again, rows);
+    if (n == 0) {
+      EXPECT_EQ(store->stats().rows_hit, 0U);  // an empty frame is no hit
+    }
   }
+}
+
+TEST(RowStore, rows_in_use_stay_while_others_pass_by) {
+  FakeModel file;
+  const auto store = open(file, table(1000, 64), {.memory_bytes = 8 * 64, .frame_bytes = 64});
+  for (uint64_t cold = 10; cold < 500; ++cold) {
+    ASSERT_TRUE(store->acquire(std::vector<uint64_t>{3}).ok());
+    ASSERT_TRUE(store->acquire(std::vector<uint64_t>{cold}).ok());
+  }
+  EXPECT_EQ(store->stats().frames_read, 491U);  // row 3 once
 }
 
 TEST(RowStore, resident_tables_are_read_at_start_whole_or_not_at_all) {

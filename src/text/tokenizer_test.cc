@@ -111,7 +111,7 @@ TEST(Tokenizer, UnusedRowsHaveNoText) {
   EXPECT_EQ(encode(tokenizer, "[PAD4096]"), encode(tiny(), "[PAD4096]"));
 }
 
-// A megabyte of anything must cost about a second, or a single request holds a server.
+// A megabyte of anything must cost about a second, or a single request holds a server; quadratic would be hours.
 TEST(Tokenizer, LongTextsAreNotQuadratic) {
   const size_t size = size_t{1} << 20;
   std::string marks = "a";  // alternating classes: the worst order for canonical sorting
@@ -124,7 +124,7 @@ TEST(Tokenizer, LongTextsAreNotQuadratic) {
                                   mixed, std::string(size, '!'), std::string(size, '7')}) {
     const auto start = std::chrono::steady_clock::now();
     const auto ids = encode(tiny(), text);
-    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 20.0) << text.substr(0, 8);
+    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 60.0) << text.substr(0, 8);
     EXPECT_EQ(decode(tiny(), ids).substr(1000, 100).size(), 100u);
   }
 }

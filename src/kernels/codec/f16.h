@@ -14,6 +14,8 @@ struct F16 {
   static constexpr bool kQuantised = false;
 
   static EVROS_INLINE void decode(const std::byte* block, float* out) { *out = f16_to_f32(load_u16(block)); }
+  /// Neither infinite nor NaN.
+  static EVROS_INLINE bool finite(const std::byte* block) { return (load_u16(block) & 0x7c00u) != 0x7c00u; }
   static EVROS_INLINE void encode(const float* in, std::byte* block) {
     const uint16_t bits = f32_to_f16(*in);
     __builtin_memcpy(block, &bits, sizeof bits);

@@ -14,6 +14,12 @@ struct F32 {
   static constexpr bool kQuantised = false;
 
   static EVROS_INLINE void decode(const std::byte* block, float* out) { __builtin_memcpy(out, block, sizeof *out); }
+  /// Neither infinite nor NaN.
+  static EVROS_INLINE bool finite(const std::byte* block) {
+    float x;
+    decode(block, &x);
+    return is_finite(x);
+  }
   static EVROS_INLINE void encode(const float* in, std::byte* block) {
     __builtin_memcpy(block, in, sizeof *in);
   }

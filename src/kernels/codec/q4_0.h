@@ -35,6 +35,9 @@ struct Q4_0 {
     }
   }
 
+  /// The scale is neither infinite nor NaN.
+  static EVROS_INLINE bool finite(const std::byte* block) { return (load_u16(block) & 0x7c00u) != 0x7c00u; }
+
   /// As gguf quantises: d = (the element of largest magnitude, the first of equals) / -8, q = trunc(x / d + 8.5) in [0, 15].
   static EVROS_INLINE void encode(const float* in, std::byte* block) {
     float extreme = in[0];

@@ -26,6 +26,9 @@ struct Q8_0 {
     for (int i = 0; i < kBlock; ++i) q[i] = static_cast<int8_t>(block[2 + i]);
   }
 
+  /// The scale is neither infinite nor NaN.
+  static EVROS_INLINE bool finite(const std::byte* block) { return (load_u16(block) & 0x7c00u) != 0x7c00u; }
+
   /// As gguf quantises: d = amax / 127 in float, q = x / d rounded half away from zero, then d to f16.
   static EVROS_INLINE void encode(const float* in, std::byte* block) {
     float amax = 0.0f;

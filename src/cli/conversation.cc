@@ -1,0 +1,61 @@
+#include "cli/conversation.h"
+
+namespace evros::cli {
+namespace {
+
+constexpr std::string_view kThinkEnd = "</think>";
+
+}  // namespace
+
+void Conversation::add(const char* role, const std::string& content) {
+  text::ChatMessage message;
+  message.role = role;
+  message.content = content;
+  messages_.push_back(std::move(message));
+}
+
+Result<std::vector<int32_t>> Conversation::prompt(const std::string& user) {
+  const size_t said = messages_.size();
+  user_ = user;
+  add("user", user);
+  std::vector<text::ChatMessage> trusted = messages_;
+  messages_.resize(said);
+  text::defuse(trusted, tokenizer_);
+  text::ChatOptions options;
+  options.enable_thinking = thinking_;
+  EVROS_ASSIGN(prompt_text_, format_.render(trusted, options));
+  const bool continues = !text_.empty() && prompt_text_.starts_with(text_);
+  prompt_tokens_ = continues ? tokens_ : std::vector<int32_t>{};
+  const std::string_view fresh = std::string_view(prompt_text_).substr(continues ? text_.size() : 0);
+  EVROS_ASSIGN(const std::vector<int32_t> ids, tokenizer_.encode(fresh, text::SpecialTokens::parse_trusted));
+  prompt_tokens_.insert(prompt_tokens_.end(), ids.begin(), ids.end());
+  return prompt_tokens_;
+}
+
+Status Conversation::add_reply(const engine::ReplyResult& result) {
+  add("user", user_);
+  const bool thinking = starts_thinking();
+  EVROS_ASSIGN(const std::string spoken, tokenizer_.decode(result.tokens));
+  text_ = prompt_text_ + spoken;
+  tokens_ = prompt_tokens_;
+  tokens_.insert(tokens_.end(), result.tokens.begin(), result.tokens.end());
+  std::string content = result.text;
+  std::optional<std::string> reasoning;
+  if (thinking) {
+    const size_t end = content.find(kThinkEnd);
+    reasoning = content.substr(0, end);
+    content = end == std::string::npos ? "" : content.substr(end + kThinkEnd.size());
+  }
+  add("assistant", content);
+  messages_.back().reasoning_content = std::move(reasoning);
+  return {};
+}
+
+void Conversation::clear() {
+  const bool system = !messages_.empty() && messages_[0].role == "system";
+  messages_.resize(system ? 1 : 0);
+  text_.clear();
+  tokens_.clear();
+}
+
+}  // namespace evros::cli

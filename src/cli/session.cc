@@ -1,0 +1,97 @@
+#include "cli/session.h"
+
+#include <charconv>
+#include <cstdio>
+
+#include "base/str.h"
+#include "cli/common.h"
+#include "engine/text_kit.h"
+#include "io/io.h"
+#include "io/process.h"
+
+namespace evros::cli {
+namespace {
+
+std::atomic<bool> g_interrupted{false};
+
+Status parse_logit_bias(const std::vector<std::string>& list, std::map<int32_t, float>& out) {
+  for (const std::string& entry : list) {
+    int32_t id = 0;
+    float bias = 0;
+    const char* end = entry.data() + entry.size();
+    const auto [equals, id_error] = std::from_chars(entry.data(), end, id);
+    const bool split = id_error == std::errc{} && equals != end && *equals == '=';
+    if (!split || std::from_chars(equals + 1, end, bias).ptr != end || equals + 1 == end) {
+      return Error{Code::invalid_argument, cat("--logit-bias is \"", entry, "\"; it must be ID=VALUE, such as 42=-1.5")};
+    }
+    out[id] = bias;
+  }
+  return {};
+}
+
+Result<engine::ReplyParams> reply_params(const RunArguments& a, const format::SamplingDefaults& defaults) {
+  engine::ReplyParams params;
+  engine::SamplingParams& s = params.sampling;
+  s.temperature = a.temperature.value_or(defaults.temperature.value_or(0.0f));
+  s.top_k = a.top_k.value_or(defaults.top_k.value_or(0));
+  s.top_p = a.top_p.value_or(defaults.top_p.value_or(1.0f));
+  s.min_p = a.min_p.value_or(0.0f);
+  s.repetition_penalty = a.repetition_penalty.value_or(1.0f);
+  s.presence_penalty = a.presence_penalty.value_or(0.0f);
+  s.frequency_penalty = a.frequency_penalty.value_or(0.0f);
+  s.seed = a.seed.value_or(io::real_io().now_ns() / 1000 % 1000000007);
+  EVROS_TRY(parse_logit_bias(a.logit_bias, s.logit_bias));
+  params.max_tokens = a.max_tokens;
+  params.stop = a.stop;
+  params.stop_ids = a.stop_ids;
+  params.ignore_eos = a.ignore_eos;
+  params.show_special = a.show_special;
+  return params;
+}
+
+}  // namespace
+
+Result<Session> open_session(const RunArguments& a) {
+  EVROS_ASSIGN(const std::string path, model_path(a.model.model));
+  EVROS_ASSIGN(auto engine, engine::Engine::load(io::real_io(), path, engine_options(a.model)));
+  EVROS_ASSIGN(auto tokenizer, engine::load_tokenizer(engine->file()));
+  EVROS_ASSIGN(auto params, reply_params(a, engine->file().sampling()));
+  EVROS_TRY(engine::validate(params.sampling, engine->model().hyper.vocab));
+  EVROS_ASSIGN(const engine::SessionId id, engine->open());
+  io::catch_interrupt(g_interrupted);
+  return Session{std::move(engine), std::move(tokenizer), id, std::move(params), &g_interrupted};
+}
+
+Result<Conversation> make_conversation(const Session& session, const RunArguments& a) {
+  EVROS_ASSIGN(auto format, text::ChatFormat::create(engine::tokenizer_spec(session.engine->file()).chat_template));
+  std::optional<bool> thinking;
+  if (a.think || a.no_think) thinking = a.think;
+  Conversation conversation(std::move(format), session.tokenizer, thinking);
+  if (!a.system.empty()) conversation.add_system(a.system);
+  return conversation;
+}
+
+Result<engine::ReplyResult> stream_reply(Session& session, std::span<const int32_t> prompt) {
+  session.interrupted->store(false);
+  return engine::reply(*session.engine, io::real_io(), session.id, prompt, session.params, session.tokenizer,
+                       [](std::string_view text) {
+                         std::fwrite(text.data(), 1, text.size(), stdout);
+                         std::fflush(stdout);
+                       },
+                       session.interrupted);
+}
+
+void print_statistics(const Session& session, const engine::ReplyResult& result) {
+  const auto rate = [](size_t tokens, uint64_t ns) { return ns == 0 ? 0.0 : static_cast<double>(tokens) * 1e9 / static_cast<double>(ns); };
+  const auto fresh = static_cast<size_t>(result.prompt_tokens - result.reused_tokens);
+  std::fprintf(stderr, "[%lld prompt tokens (%lld reused) at %.1f tokens/s, %zu reply tokens at %.1f tokens/s; %s; ",
+               static_cast<long long>(result.prompt_tokens), static_cast<long long>(result.reused_tokens),
+               rate(fresh, result.prefill_ns), result.tokens.size(), rate(result.tokens.size(), result.decode_ns),
+               engine::finish_name(result.finish));
+  if (session.params.sampling.temperature > 0) {
+    std::fprintf(stderr, "seed %llu; ", static_cast<unsigned long long>(session.params.sampling.seed));
+  }
+  std::fprintf(stderr, "%s, %s]\n", session.engine->info().numerics.c_str(), session.engine->info().kernels.c_str());
+}
+
+}  // namespace evros::cli

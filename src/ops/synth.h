@@ -1,0 +1,44 @@
+// A file with the real model's shape and no model in it: what reading, planning and paging can be tested on without 111
+// GB.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "base/result.h"
+#include "format/hyper_params.h"
+#include "io/io.h"
+
+namespace evros::ops {
+
+/// Qwen3.8-Flash-Next: docs/model.md 1.1 and 1.4. No draft head, as published GGUF files have it.
+format::HyperParams real_shape();
+
+/// Rows of the real n-gram table that synth writes, ascending: the first and the last, rows around byte offsets of
+/// 2^31, 2^32 and the middle, both ends of every head, and the rows that the test vectors of docs/model.md 1.4 ask for.
+std::vector<uint64_t> synth_rows();
+
+/// Bytes of one row: 160 elements of IQ4_NL.
+inline constexpr uint64_t kSynthRowBytes = 90;
+
+/// What stands in `row`: a function of the row alone, with finite scales.
+void synth_row(uint64_t row, std::span<std::byte, kSynthRowBytes> out);
+
+struct SynthSummary {
+  std::vector<std::string> paths;  // the split set, first file first
+  uint64_t apparent_bytes = 0;
+  uint64_t tensors = 0;
+};
+
+/// Writes the split set PREFIX-0000N-of-00004.gguf, where `to` is PREFIX or PREFIX.gguf: all 1,224 tensors in the types
+/// of a published 4-bit file (docs/model.md 6.3), the first file with metadata alone, a vocabulary of the real size
+/// made up of numbers. Every weight is a hole of the file system, which reads as zero, but for synth_rows(). Takes some
+/// megabytes of disk. As long as it runs, nothing stands under the final names; on failure nothing is left.
+///
+/// Code::unsupported when the file system keeps no holes: the files would take 111 GB.
+Result<SynthSummary> synth_real(io::Io& io, const std::string& to, const Progress& progress);
+
+}  // namespace evros::ops
