@@ -61,6 +61,7 @@ TEST(Refused, LeavesNoTrace) {
   expect_code(chunk({{*other, micro_tokens("a", 0, 17)}}), Code::invalid_argument);
   expect_code(chunk({{*other, good}, {*gone, good}}), Code::stale);
   expect_code(engine->append(*gone, good), Code::stale);
+  expect_code(engine->append(*session, good, {.all_logits = true}), Code::invalid_argument);
   EXPECT_EQ(image_of(*engine, *session), before);
   EXPECT_EQ(image_of(*engine, *other), other_before);
   EXPECT_EQ(engine->store().usage().pages, usage.pages);
@@ -144,8 +145,8 @@ std::string damaged_copy(const std::string& folder, const Changes& changes) {
   auto file = format::open_safetensors_file(io::real_io(), path);
   CHECK(file.ok());
   for (const auto& [name, change] : changes) {
-    const auto tensor =
-        std::find_if(file->tensors.begin(), file->tensors.end(), [&](const auto& t) { return t.name == name; });
+    const auto tensor = std::find_if(file->tensors.begin(), file->tensors.end(),
+                                     [&wanted = name](const auto& t) { return t.name == wanted; });
     CHECK(tensor != file->tensors.end() && tensor->dtype == "BF16");
     std::vector<uint16_t> values(tensor->bytes / sizeof(uint16_t));
     CHECK(file->files[tensor->file]->read_at(tensor->offset, std::as_writable_bytes(std::span(values))).ok());

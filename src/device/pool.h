@@ -31,9 +31,11 @@ class Pool {
 
 /// Sets round-to-nearest, subnormals kept, exceptions masked for the calling thread, and restores what was there. Every
 /// engine entry point holds one.
+// (Named for what it guards; there is one set of floating-point modes a thread.)
 class FloatEnvironment {
  public:
   FloatEnvironment();
+  /// On the thread that made it.
   ~FloatEnvironment();
   FloatEnvironment(const FloatEnvironment&) = delete;
   FloatEnvironment& operator=(const FloatEnvironment&) = delete;
