@@ -59,6 +59,25 @@ TEST(RmsNorm, NormsEveryGroupOnItsOwnAlsoInPlace) {
   }
 }
 
+// The square of 1e30 is infinite in float32, the norm of such a row would be a row of zeros.
+TEST(RmsNorm, ASumOfSquaresThatOverflowsIsNotFinite) {
+  Floats x(2 * 8, 1.0f);
+  x[8] = 1e30f;
+  const Floats gain(8, 1.0f);
+  const Output out = everywhere([&](const Kernels& table, device::Queue& queue) {
+    World world(2, 0, 16, 0, 0);
+    Output result;
+    Floats y(x.size());
+    world.step({1, 1}, [&](const Batch& batch) {
+      table.rms_norm(queue, batch, {.x = x.data(), .x_stride = 8, .x_group_stride = 8, .gain = gain.data(), .gain_stride = 8,
+                                    .groups = 1, .width = 8, .eps = 1e-6f, .y = y.data(), .y_stride = 8, .y_group_stride = 8});
+      result.status.assign(batch.status, batch.status + 2);
+    });
+    return result;
+  });
+  EXPECT_EQ(out.status, (std::vector<uint32_t>{0, kNonFinite}));
+}
+
 TEST(Rope, TurnsHalfSplitPairsAndLeavesTheRest) {
   Random random(11);
   const int64_t rows = 3, groups = 2, dims = 6, width = 10;
