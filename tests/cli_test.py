@@ -58,16 +58,20 @@ def without(tensor):
     return make
 
 
+def mapped(tensor, function):
+    def make(scratch):
+        target = os.path.join(scratch, "bad.gguf")
+        gguf_files.rewrite(GGUF, target, changed={tensor: function})
+        return target
+    return make
+
+
 def value(tensor, number):
+    """One element changed."""
     def change(array):
         array.flat[3] = number
         return array
-
-    def make(scratch):
-        target = os.path.join(scratch, "bad.gguf")
-        gguf_files.rewrite(GGUF, target, changed={tensor: change})
-        return target
-    return make
+    return mapped(tensor, change)
 
 
 def info(*patches):
@@ -174,6 +178,10 @@ def drop_tensor(name):
     return lambda arrays: arrays.pop(name)
 
 
+def retype_tensor(name, dtype):
+    return lambda arrays: arrays.update({name: (dtype, arrays[name][1])})
+
+
 def reshape_tensor(name, shape):
     return lambda arrays: arrays.update({name: (arrays[name][0], np.zeros(shape, np.float32))})
 
@@ -212,7 +220,7 @@ BAD_MODELS = {
     "streams_of_another_model": (keys(hyper_connection__count=3), ["hc_"]),
     "block_count_0": (keys(block_count=0), ["block_count", "0"]),
     "block_count_2_to_32": (keys(block_count=0xFFFFFFFF), ["block_count"]),
-    "one_layer_too_many": (keys(block_count=9), ["9"]),
+    "one_layer_too_many": (keys(block_count=9), ["layer 8|blk.8."]),
     "interval_against_the_tensors": (keys(full_attention_interval=3), ["full_attention_interval"]),
     "embedding_length_0": (keys(embedding_length=0), ["embedding_length", "0"]),
     "no_embedding_length": (keys(drop=["embedding_length"]), ["embedding_length"]),
@@ -233,12 +241,8 @@ BAD_MODELS = {
     "overlapping_tensors": (info(("output.weight", {"offset": 0})), ["output.weight"]),
     "unaligned_offset": (info(("output.weight", {"offset": 131073})), ["output.weight"]),
     "unknown_type": (info(("output.weight", {"type_id": 99})), ["output.weight", "99"]),
-    "every_unsupported_tensor_at_once": (info(("output.weight", {"type_id": 26}), ("blk.3.attn_q.weight", {"type_id": 26})),
-                                         ["output.weight", "blk.3.attn_q.weight"]),
     "tensor_missing": (without("blk.5.ssm_out.weight"), ["blk.5.ssm_out.weight"]),
     "tensor_transposed": (info(("blk.0.hc_attn_down.weight", {"dims": [16, 256]})), ["blk.0.hc_attn_down.weight"]),
-    "nan_weight": (value("blk.2.ffn_down_exps.weight", np.nan), ["blk.2.ffn_down_exps.weight"]),
-    "infinite_norm": (value("blk.2.hc_ffn_norm.weight", np.inf), ["blk.2.hc_ffn_norm.weight"]),
     # a GGUF's bytes
     "gguf_cut_in_its_magic": (cut(GGUF, 3), ["cut.gguf"]),
     "gguf_cut_in_its_counts": (cut(GGUF, 17), ["cut.gguf"]),
@@ -264,7 +268,7 @@ BAD_MODELS = {
     "hidden_size_negative": (folder({"hidden_size": -64}), ["config.json", "hidden_size", "-64"]),
     "hidden_size_fraction": (folder({"hidden_size": 64.5}), ["config.json", "hidden_size"]),
     "hidden_size_of_2_to_62": (folder({"hidden_size": HUGE}), ["config.json", "hidden_size"]),
-    "compress_ratio_0": (folder({"indexer_compress_ratio": 0}), ["config.json", "indexer_compress_ratio", "0"]),
+    "compress_ratio_negative": (folder({"indexer_compress_ratio": -1}), ["config.json", "indexer_compress_ratio", "-1"]),
     "budget_below_one_block": (folder({"indexer_budget": 3}), ["config.json", "indexer_budget", "3"]),
     "hc_count_0": (folder({"hc_count": 0}), ["config.json", "hc_count", "0"]),
     "ple_layer_0_of_a_list_that_counts_from_1": (folder({"ple_layer_ids": [0]}), ["config.json", "ple_layer_ids", "0"]),
@@ -289,15 +293,19 @@ BAD_MODELS = {
                                 ["model.layers.3.self_attn.k_proj.weight"]),
     "table_shard_of_another_width": (folder(tensors=reshape_tensor(PLE + "ngram_embedding.shard_2.weight", (4224, 5))),
                                      [PLE + "ngram_embedding.shard_2.weight"]),
+    "table_shards_of_two_types": (folder(tensors=retype_tensor(PLE + "ngram_embedding.shard_2.weight", "F32")),
+                                  [PLE + "ngram_embedding.shard_2.weight", "F32", "BF16"]),
+    "experts_of_two_types": (folder(tensors=retype_tensor("model.layers.3.mlp.experts.5.up_proj.weight", "F32")),
+                             ["model.layers.3.mlp.experts.5.up_proj.weight", "F32", "BF16"]),
+    "weights_of_a_type_that_is_none": (folder(tensors=retype_tensor("lm_head.weight", "I32")), ["lm_head.weight", "I32"]),
     "table_shard_missing": (folder(tensors=drop_tensor(PLE + "ngram_embedding.shard_1.weight")),
                             [PLE + "ngram_embedding.shard_1"]),
     "last_shard_missing_so_heads_reach_beyond": (folder(tensors=drop_tensor(PLE + "ngram_embedding.shard_3.weight")),
                                                  ["ngram"]),
-    "infinite_weight": (folder(tensors=poison("model.layers.6.linear_attn.out_proj.weight")), ["linear_attn.out_proj|ssm_out"]),
     "multiplier_negative": (folder(tensors=integers(PLE + "layer_multipliers", lambda a: a.__setitem__(1, -5))),
                             [PLE + "layer_multipliers"]),
     "head_size_0": (folder(tensors=integers(PLE + "ngram_heads_vocab_sizes", lambda a: a.__setitem__(4, 0))),
-                    [PLE + "ngram_heads_vocab_sizes"]),
+                    ["ngram_heads_vocab_sizes"]),
     "head_offset_beyond": (folder(tensors=integers(PLE + "ngram_heads_offsets", lambda a: a.__setitem__(15, 1 << 40))),
                            [PLE + "ngram_heads_offsets"]),
     "tensors_cut": (folder(after=truncate("model.safetensors", 0.6)), ["model.safetensors"]),
@@ -306,6 +314,20 @@ BAD_MODELS = {
     "header_that_is_no_json": (folder(after=overwrite("model.safetensors", struct.pack("<Q", 4) + b"{{{{")), ["model.safetensors"]),
     "tensors_that_overlap": (folder(after=overlap), ["linear_attn.in_proj_"]),
     "index_names_a_file_that_is_gone": (folder(after=incomplete_index), ["model-00001-of-00002.safetensors"]),
+}
+
+# Seen only when weights are read or run; everything else inspect must refuse with the same sentence.
+BAD_WEIGHTS = {
+    "nan_weight": (value("blk.2.ffn_down_exps.weight", np.nan), ["blk.2.ffn_down_exps.weight"]),
+    "infinite_norm": (value("blk.2.hc_ffn_norm.weight", np.inf), ["blk.2.hc_ffn_norm.weight"]),
+    "infinite_embedding_of_an_unused_token": (value("token_embd.weight", np.inf), ["token_embd.weight"]),
+    "nan_in_the_table_on_disk": (mapped("per_layer_token_embd.weight", lambda array: array * np.float32(np.nan)), ["NaN"]),
+    "infinite_weight_of_a_folder": (folder(tensors=poison("model.layers.6.linear_attn.out_proj.weight")),
+                                    ["linear_attn.out_proj|ssm_out"]),
+    "sums_that_overflow": (mapped("blk.4.ssm_out.weight", lambda array: np.float32(3e38) * np.sign(array)), ["NaN or infinity"]),
+    "values_beyond_the_cache_type": (mapped("blk.3.attn_v.weight", lambda array: array * np.float32(1e9)), ["kv=f16"]),
+    "every_unsupported_tensor_at_once": (info(("output.weight", {"type_id": 26}), ("blk.3.attn_q.weight", {"type_id": 26})),
+                                         ["output.weight", "blk.3.attn_q.weight"]),
 }
 
 GOOD_TRACE = ["--tokens", "1,2,3", "--out", "{scratch}/out.safetensors"]
@@ -373,14 +395,21 @@ class Refusals(Scratch):
         for word in words:
             self.assertTrue(any(w in done.stderr for w in word.split("|")), f"no \"{word}\" in: {done.stderr}")
 
+    def expect_no_trace(self, maker, words):
+        path, out = maker(self.scratch), os.path.join(self.scratch, "out.safetensors")
+        self.expect_refusal(["trace", path, "--tokens", "1,2,3", "--threads", "1", "--out", out], words)
+        self.assertFalse(os.path.exists(out))
+        return path
+
+
+class BadWeights(Refusals):
+    def check(self, maker, words):
+        self.expect_no_trace(maker, words)
+
 
 class BadModels(Refusals):
-    """The same files through a command that runs the model. What a header shows, inspect must refuse alike."""
-
     def check(self, maker, words):
-        path = maker(self.scratch)
-        self.expect_refusal(["trace", path, "--tokens", "1,2,3", "--out", os.path.join(self.scratch, "out.safetensors")], words)
-        self.assertFalse(os.path.exists(os.path.join(self.scratch, "out.safetensors")))
+        self.expect_refusal(["inspect", self.expect_no_trace(maker, words)], words)
 
 
 class BadRequests(Refusals):
@@ -456,6 +485,7 @@ def fill(case, table):
 
 
 fill(BadModels, BAD_MODELS)
+fill(BadWeights, BAD_WEIGHTS)
 fill(BadRequests, BAD_REQUESTS)
 fill(BadUsage, BAD_USAGE)
 

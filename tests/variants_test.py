@@ -16,12 +16,12 @@ import numpy as np
 from reference import checkpoint, qwen4exp, random_checkpoint
 
 EVROS = os.environ["EVROS"]
-# Measured over all variants: at most 4e-6 of the array's largest value (float32 against float64). A wrong index, a missing
-# gain or a swapped dimension is off by 1e-2 or more.
-TOLERANCE = 2e-5
-# Two values nearer than this may change places in float32 (measured error of a probability or score: below 2e-6). A seed
-# with such a near tie tests nothing reliably and is refused; variants with an entry `seed` had one with the default.
-NEAR_TIE = 4e-6
+# Of an array's largest value. Measured, float32 against float64: 1.5e-5 with one stream, 8e-6 in all other variants. A wrong
+# index, a missing gain or a swapped dimension is off by 1e-2 or more.
+TOLERANCE = 5e-5
+# Two values nearer than this may change places in float32 (measured error of a probability: at most 7e-6, of either one). A
+# seed with such a near tie tests nothing reliably and is refused.
+NEAR_TIE = 1.5e-5
 TOKENS, SEED = 60, 11
 
 ROPE = random_checkpoint.BASE["rope_parameters"]
@@ -64,6 +64,7 @@ VARIANTS = {
     "index_ratio_1": ({"indexer_compress_ratio": 1, "indexer_budget": 10}, {}),
     "budget_is_no_multiple_of_the_ratio": ({"indexer_budget": 14}, {}),
     "budget_beyond_the_text": ({"indexer_budget": 256}, {}),
+    "dense_full_layers": ({"indexer_compress_ratio": 0}, {}),
     "one_index_head": ({"indexer_n_heads": 1, "indexer_head_dim": 16}, {}),
     "half_rotary": ({"rope_parameters": {**ROPE, "partial_rotary_factor": 0.5, "mrope_section": [4, 2, 2]}}, {}),
     "interval_instead_of_layer_types": ({"full_attention_interval": 3, "num_hidden_layers": 6}, {"drop": ["layer_types"]}),
@@ -89,7 +90,8 @@ VARIANTS = {
     "bfloat16_half_and_float_mixed": (GROUPED, {"dtypes": ("BF16", "F16", "F32"), "files": 2, "parts": 5}),
 }
 # Seeds of the variants for which SEED gives a near tie.
-SEEDS = {}
+SEEDS = {"two_ple_layers_of_tables_of_other_sizes": 12, "four_grams": 12, "ple_convolution_of_2_taps": 12, "one_query_to_a_key": 12,
+         "wide_keys_narrow_values": 13, "silu_output_gate": 12, "output_gate_falls_back_to_hidden_act": 12}
 
 
 def tokens_of(vocab):

@@ -145,6 +145,7 @@ int inspect(const InspectArguments& a) {
   const auto file = format::open_model(io::real_io(), *path);
   if (!file.ok()) return fail(file.error());
   const Result<engine::Plan> plan = engine::make_plan(**file, engine_options(a.model));
+  if (!plan.ok() && plan.error().code == Code::invalid_argument) return fail(plan.error());  // the options, not the model
   if (a.json) print_json(**file, plan, a.tensors);
   else print_text(**file, plan, a);
   return 0;

@@ -66,6 +66,11 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, const std::string& path, const EngineOptions& options) {
+  return load(io, device::make_host_device(thread_count(options.threads)), path, options);
+}
+
+Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device::Device> device, const std::string& path,
+                                             const EngineOptions& options) {
   auto impl = std::make_unique<Impl>();
   impl->options = options;
   EVROS_ASSIGN(impl->model.numerics.kv, model::parse_cache_type(options.kv));
@@ -75,7 +80,7 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, const std::string& path
   EVROS_ASSIGN(impl->info.plan, make_plan(*impl->file, options));
   impl->model.hyper = impl->file->hyper();
   impl->model.state = model::make_state_layout(impl->model.hyper, impl->model.numerics.kv);
-  impl->device = device::make_host_device(thread_count(options.threads));
+  impl->device = std::move(device);
 
   const format::Tensor* table = impl->model.hyper.ple.empty() ? nullptr : impl->file->find(kTableName);
   if (table != nullptr) {
@@ -139,6 +144,9 @@ Result<std::vector<Status>> Engine::run_chunk(std::span<const ChunkRow> rows, co
     return Error{Code::invalid_argument,
                  cat("a chunk of ", rows.size(), " sequences and ", tokens, " tokens; this engine runs 1 to ", impl_->options.batch,
                      " sequences and at most ", impl_->options.chunk, " tokens at once")};
+  }
+  if (options.all_logits && !impl_->options.all_logits) {
+    return Error{Code::invalid_argument, "the logits of every token were asked for; this engine was loaded without all_logits"};
   }
   EVROS_ASSIGN(state::Transaction transaction, impl_->store->begin(appends));
   std::vector<ForwardRow> forward;

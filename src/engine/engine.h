@@ -76,6 +76,9 @@ class Engine {
  public:
   /// Opens the model (headers), checks that it can run here and that it fits, and makes its weights resident.
   static Result<std::unique_ptr<Engine>> load(io::Io& io, const std::string& path, const EngineOptions& options);
+  /// The same on a given device instead of the machine's cores; kernels must be able to run there.
+  static Result<std::unique_ptr<Engine>> load(io::Io& io, std::unique_ptr<device::Device> device, const std::string& path,
+                                              const EngineOptions& options);
   ~Engine();
 
   const EngineInfo& info() const;

@@ -227,105 +227,103 @@ std::function<void(RawCheckpoint&)> edit(const char* from, const char* to) {
   return [=](RawCheckpoint& c) { c.edit(from, to); };
 }
 
-std::vector<Damage> damages() {
-  const std::string ple = "model.layers.0.ple.ple_embedding.";
-  return {
-      {"not JSON", [](RawCheckpoint& c) { c.config = "{"; }, "config.json", "JSON"},
-      {"an array", [](RawCheckpoint& c) { c.config = "[]"; }, "config.json", "object"},
-      {"other family", edit("qwen4_exp_text", "llama"), "model_type", "qwen4_exp_text"},
-      {"missing key", edit("\"hidden_size\": 8,", ""), "hidden_size", "absent"},
-      {"text for a number", edit("\"hidden_size\": 8", "\"hidden_size\": \"8\""), "hidden_size", "integer"},
-      {"fraction", edit("\"hidden_size\": 8", "\"hidden_size\": 8.5"), "hidden_size", "8.5"},
-      {"huge", edit("\"hidden_size\": 8", "\"hidden_size\": 1e12"), "hidden_size", "32-bit"},
-      {"layers 0", edit("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 0"), "num_hidden_layers", "1 to"},
-      {"layer type unknown", edit("qwen_sparse_attention", "sliding_attention"), "layer_types", "sliding_attention"},
-      {"layer types short", edit("\"linear_attention\", ", ""), "layer_types", "each of 2"},
-      {"YaRN", edit("\"rope_type\": \"default\"", "\"rope_type\": \"yarn\""), "rope_type", "yarn"},
-      {"infinite theta", edit("10000.0", "1e999"), "rope_theta", "finite"},
-      {"rotary factor", edit("\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": 1.5"),
-       "partial_rotary_factor", "at most 1"},
-      {"odd rotary", edit("\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": 0.75"), "partial_rotary_factor",
-       "even"},
-      {"bias", edit("\"hc_count\": 2", "\"hc_count\": 2, \"attention_bias\": true"), "attention_bias", "false"},
-      {"gelu", edit("\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\""), "hidden_act", "silu"},
-      {"gate", edit("\"output_gate_type\": \"sigmoid\"", "\"output_gate_type\": \"tanh\""), "output_gate_type",
-       "sigmoid"},
-      {"bool", edit("\"hc_count\": 2", "\"hc_count\": 2, \"norm_topk_prob\": 1"), "norm_topk_prob", "true or false"},
-      {"PLE layer 0", edit("\"ple_layer_ids\": [1]", "\"ple_layer_ids\": [0]"), "ple_layer_ids", "1 to 2"},
-      {"PLE layer 3", edit("\"ple_layer_ids\": [1]", "\"ple_layer_ids\": [3]"), "ple_layer_ids", "1 to 2"},
-      {"PLE on full layer",
-       [](RawCheckpoint& c) {
-         c.edit("\"ple_layer_ids\": [1]", "\"ple_layer_ids\": [2]");
-         for (auto& t : c.tensors)
-           if (t.name.starts_with("model.layers.0.ple.")) t.name.replace(0, 14, "model.layers.1");
-       },
-       "ple_layer_ids", "linear"},
-      {"n-gram size", edit("\"ngram_size\": 2", "\"ngram_size\": 1"), "ngram_size", "2 to 8"},
-      {"n-gram heads overflow", edit("\"heads_per_ngram\": 2", "\"heads_per_ngram\": 2147483647"), "heads_per_ngram",
-       "4096"},
-      {"embed dim", edit("\"ple_embed_dim\": 12", "\"ple_embed_dim\": 13"), "ple_embed_dim", "multiple"},
-      {"no eos", edit(", \"eos_token_id\": 1", ""), "eos_token_id", "n-gram"},
-      {"eos beyond the vocabulary", edit("\"eos_token_id\": 1", "\"eos_token_id\": 16"), "eos_token_id", "15"},
-      {"value heads", edit("\"linear_num_value_heads\": 4", "\"linear_num_value_heads\": 3"), "linear_num_value_heads",
-       "multiple"},
-      {"heads", edit("\"num_key_value_heads\": 1", "\"num_key_value_heads\": 3"), "num_attention_heads", "multiple"},
-      {"budget", edit("\"indexer_budget\": 4", "\"indexer_budget\": 1"), "indexer_budget", "block"},
-      {"head range beyond the table", [ple](RawCheckpoint& c) { c.erase(ple + "ngram_embedding.shard_1.weight"); },
-       "ngram_heads_offsets", "4 rows"},
-      {"table gap",
-       [ple](RawCheckpoint& c) {
-         c.tensor(ple + "ngram_embedding.shard_1.weight").name = ple + "ngram_embedding.shard_2.weight";
-       },
-       "shard_1.weight", "missing"},
-      {"no table",
-       [ple](RawCheckpoint& c) {
-         c.erase(ple + "ngram_embedding.shard_0.weight"), c.erase(ple + "ngram_embedding.shard_1.weight");
-       },
-       "shard_0.weight", "missing"},
-      {"shard of other width",
-       [ple](RawCheckpoint& c) {
-         c.tensor(ple + "ngram_embedding.shard_1.weight").shape = {5, 4};
-       },
-       "shard_1.weight", "[5, 6]"},
-      {"shards of other types",
-       [ple](RawCheckpoint& c) { c.tensor(ple + "ngram_embedding.shard_1.weight").dtype = "F32"; }, "shard_1.weight",
-       "wanted BF16"},
-      {"short buffer",
-       [ple](RawCheckpoint& c) { c.erase(ple + "layer_multipliers"), c.add_buffer(ple + "layer_multipliers", {1}); },
-       "layer_multipliers", "[2]"},
-      {"negative buffer",
-       [ple](RawCheckpoint& c) {
-         c.erase(ple + "layer_multipliers"), c.add_buffer(ple + "layer_multipliers", {1, -1});
-       },
-       "layer_multipliers", "-1"},
-      {"missing tensor", [](RawCheckpoint& c) { c.erase("model.layers.1.self_attn.k_proj.weight"); }, "k_proj.weight",
-       "missing"},
-      {"missing expert", [](RawCheckpoint& c) { c.erase("model.layers.1.mlp.experts.2.up_proj.weight"); },
-       "experts.2.up_proj", "missing"},
-      {"wrong shape",
-       [](RawCheckpoint& c) {
-         c.tensor("model.layers.1.self_attn.k_proj.weight").shape = {8, 4};
-       },
-       "k_proj.weight", "wanted [4, 8]"},
-      {"FP8", [](RawCheckpoint& c) { c.tensor("model.layers.1.self_attn.k_proj.weight").dtype = "F8_E4M3"; }, "F8_E4M3",
-       "BF16"},
-      {"unknown tensor",
-       [](RawCheckpoint& c) {
-         c.add("model.layers.1.self_attn.k_proj.bias", {4, 1});
-       },
-       "k_proj.bias", "unknown"},
-      {"MTP without its rest",
-       [](RawCheckpoint& c) {
-         c.edit("\"hc_count\"", "\"mtp_num_hidden_layers\": 1, \"hc_count\""), c.add("mtp.fc_hidden.weight", {8, 8});
-       },
-       "mtp.fc_embedding.weight", "missing"},
-      {"two MTP layers", edit("\"hc_count\"", "\"mtp_num_hidden_layers\": 2, \"hc_count\""), "mtp_num_hidden_layers",
-       "0 or 1"},
-  };
-}
+const std::string kPle = "model.layers.0.ple.ple_embedding.";
+
+const std::vector<Damage> kDamages = {
+    {"not JSON", [](RawCheckpoint& c) { c.config = "{"; }, "config.json", "JSON"},
+    {"an array", [](RawCheckpoint& c) { c.config = "[]"; }, "config.json", "object"},
+    {"other family", edit("qwen4_exp_text", "llama"), "model_type", "qwen4_exp_text"},
+    {"missing key", edit("\"hidden_size\": 8,", ""), "hidden_size", "absent"},
+    {"text for a number", edit("\"hidden_size\": 8", "\"hidden_size\": \"8\""), "hidden_size", "integer"},
+    {"fraction", edit("\"hidden_size\": 8", "\"hidden_size\": 8.5"), "hidden_size", "8.5"},
+    {"huge", edit("\"hidden_size\": 8", "\"hidden_size\": 1e12"), "hidden_size", "32-bit"},
+    {"layers 0", edit("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 0"), "num_hidden_layers", "1 to"},
+    {"layer type unknown", edit("qwen_sparse_attention", "sliding_attention"), "layer_types", "sliding_attention"},
+    {"layer types short", edit("\"linear_attention\", ", ""), "layer_types", "each of 2"},
+    {"YaRN", edit("\"rope_type\": \"default\"", "\"rope_type\": \"yarn\""), "rope_type", "yarn"},
+    {"infinite theta", edit("10000.0", "1e999"), "rope_theta", "finite"},
+    {"rotary factor", edit("\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": 1.5"), "partial_rotary_factor",
+     "at most 1"},
+    {"odd rotary", edit("\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": 0.75"), "partial_rotary_factor",
+     "even"},
+    {"bias", edit("\"hc_count\": 2", "\"hc_count\": 2, \"attention_bias\": true"), "attention_bias", "false"},
+    {"gelu", edit("\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\""), "hidden_act", "silu"},
+    {"gate", edit("\"output_gate_type\": \"sigmoid\"", "\"output_gate_type\": \"tanh\""), "output_gate_type",
+     "sigmoid"},
+    {"bool", edit("\"hc_count\": 2", "\"hc_count\": 2, \"norm_topk_prob\": 1"), "norm_topk_prob", "true or false"},
+    {"PLE layer 0", edit("\"ple_layer_ids\": [1]", "\"ple_layer_ids\": [0]"), "ple_layer_ids", "1 to 2"},
+    {"PLE layer 3", edit("\"ple_layer_ids\": [1]", "\"ple_layer_ids\": [3]"), "ple_layer_ids", "1 to 2"},
+    {"PLE on full layer",
+     [](RawCheckpoint& c) {
+       c.edit("\"ple_layer_ids\": [1]", "\"ple_layer_ids\": [2]");
+       for (auto& t : c.tensors)
+         if (t.name.starts_with("model.layers.0.ple.")) t.name.replace(0, 14, "model.layers.1");
+     },
+     "ple_layer_ids", "linear"},
+    {"n-gram size", edit("\"ngram_size\": 2", "\"ngram_size\": 1"), "ngram_size", "2 to 8"},
+    {"n-gram heads overflow", edit("\"heads_per_ngram\": 2", "\"heads_per_ngram\": 2147483647"), "heads_per_ngram",
+     "4096"},
+    {"embed dim", edit("\"ple_embed_dim\": 12", "\"ple_embed_dim\": 13"), "ple_embed_dim", "multiple"},
+    {"no eos", edit(", \"eos_token_id\": 1", ""), "eos_token_id", "n-gram"},
+    {"eos beyond the vocabulary", edit("\"eos_token_id\": 1", "\"eos_token_id\": 16"), "eos_token_id", "15"},
+    {"value heads", edit("\"linear_num_value_heads\": 4", "\"linear_num_value_heads\": 3"), "linear_num_value_heads",
+     "multiple"},
+    {"heads", edit("\"num_key_value_heads\": 1", "\"num_key_value_heads\": 3"), "num_attention_heads", "multiple"},
+    {"budget", edit("\"indexer_budget\": 4", "\"indexer_budget\": 1"), "indexer_budget", "block"},
+    {"head range beyond the table", [](RawCheckpoint& c) { c.erase(kPle + "ngram_embedding.shard_1.weight"); },
+     "ngram_heads_offsets", "4 rows"},
+    {"table gap",
+     [](RawCheckpoint& c) {
+       c.tensor(kPle + "ngram_embedding.shard_1.weight").name = kPle + "ngram_embedding.shard_2.weight";
+     },
+     "shard_1.weight", "missing"},
+    {"no table",
+     [](RawCheckpoint& c) {
+       c.erase(kPle + "ngram_embedding.shard_0.weight"), c.erase(kPle + "ngram_embedding.shard_1.weight");
+     },
+     "shard_0.weight", "missing"},
+    {"shard of other width",
+     [](RawCheckpoint& c) {
+       c.tensor(kPle + "ngram_embedding.shard_1.weight").shape = {5, 4};
+     },
+     "shard_1.weight", "[5, 6]"},
+    {"shards of other types", [](RawCheckpoint& c) { c.tensor(kPle + "ngram_embedding.shard_1.weight").dtype = "F32"; },
+     "shard_1.weight", "wanted BF16"},
+    {"short buffer",
+     [](RawCheckpoint& c) { c.erase(kPle + "layer_multipliers"), c.add_buffer(kPle + "layer_multipliers", {1}); },
+     "layer_multipliers", "[2]"},
+    {"negative buffer",
+     [](RawCheckpoint& c) {
+       c.erase(kPle + "layer_multipliers"), c.add_buffer(kPle + "layer_multipliers", {1, -1});
+     },
+     "layer_multipliers", "-1"},
+    {"missing tensor", [](RawCheckpoint& c) { c.erase("model.layers.1.self_attn.k_proj.weight"); }, "k_proj.weight",
+     "missing"},
+    {"missing expert", [](RawCheckpoint& c) { c.erase("model.layers.1.mlp.experts.2.up_proj.weight"); },
+     "experts.2.up_proj", "missing"},
+    {"wrong shape",
+     [](RawCheckpoint& c) {
+       c.tensor("model.layers.1.self_attn.k_proj.weight").shape = {8, 4};
+     },
+     "k_proj.weight", "wanted [4, 8]"},
+    {"FP8", [](RawCheckpoint& c) { c.tensor("model.layers.1.self_attn.k_proj.weight").dtype = "F8_E4M3"; }, "F8_E4M3",
+     "BF16"},
+    {"unknown tensor",
+     [](RawCheckpoint& c) {
+       c.add("model.layers.1.self_attn.k_proj.bias", {4, 1});
+     },
+     "k_proj.bias", "unknown"},
+    {"MTP without its rest",
+     [](RawCheckpoint& c) {
+       c.edit("\"hc_count\"", "\"mtp_num_hidden_layers\": 1, \"hc_count\""), c.add("mtp.fc_hidden.weight", {8, 8});
+     },
+     "mtp.fc_embedding.weight", "missing"},
+    {"two MTP layers", edit("\"hc_count\"", "\"mtp_num_hidden_layers\": 2, \"hc_count\""), "mtp_num_hidden_layers",
+     "0 or 1"},
+};
 
 TEST(Checkpoint, EveryDamageIsAnErrorThatNamesKeyOrTensor) {
-  for (const Damage& damage : damages()) {
+  for (const Damage& damage : kDamages) {
     RawCheckpoint c = test::small_checkpoint();
     damage.apply(c);
     const auto model = open_checkpoint(c);

@@ -69,62 +69,63 @@ TEST(ExpectedTensors, NamesAreUniqueAndTiedModelsLackOnlyTheHead) {
   EXPECT_FALSE(names.contains("output.weight"));
 }
 
-/// Every dimension out of its range, in both spellings.
+/// A rule broken, and the key that says so in both spellings.
+struct Rule {
+  std::function<void(HyperParams&)> damage;
+  const char *gguf, *config;
+};
+const Rule kRules[] = {
+    {[](HyperParams& h) { h.layers = 0; }, "qwen4exp.block_count", "num_hidden_layers"},
+    {[](HyperParams& h) { h.hidden = -1; }, "qwen4exp.embedding_length", "hidden_size"},
+    {[](HyperParams& h) { h.hidden = 1 << 30; }, "qwen4exp.embedding_length", "hidden_size"},
+    {[](HyperParams& h) { h.vocab = 0; }, "qwen4exp.vocab_size", "vocab_size"},
+    {[](HyperParams& h) { h.rms_eps = 0; }, "qwen4exp.attention.layer_norm_rms_epsilon", "rms_norm_eps"},
+    {[](HyperParams& h) { h.rms_eps = std::numeric_limits<float>::quiet_NaN(); }, "layer_norm_rms_epsilon",
+     "rms_norm_eps"},
+    {[](HyperParams& h) { h.hc_count = 0; }, "qwen4exp.hyper_connection.count", "hc_count"},
+    {[](HyperParams& h) { h.hc_count = 65; }, "qwen4exp.hyper_connection.count", "hc_count"},
+    {[](HyperParams& h) { h.hc_lowrank = 0; }, "qwen4exp.hyper_connection.low_rank", "hc_lowrank"},
+    {[](HyperParams& h) { h.layer_kind.pop_back(); }, "qwen4exp.attention.recurrent_layers", "layer_types"},
+    {[](HyperParams& h) { h.compress_ratio.pop_back(); }, "qwen4exp.attention.compress_ratios",
+     "indexer_compress_ratio"},
+    {[](HyperParams& h) { h.compress_ratio[0] = 2; }, "compress_ratios", "indexer_compress_ratio"},
+    {[](HyperParams& h) { h.compress_ratio[1] = -1; }, "compress_ratios", "indexer_compress_ratio"},
+    {[](HyperParams& h) { h.heads = 3, h.kv_heads = 2; }, "qwen4exp.attention.head_count", "num_attention_heads"},
+    {[](HyperParams& h) { h.kv_heads = 0; }, "qwen4exp.attention.head_count_kv", "num_key_value_heads"},
+    {[](HyperParams& h) { h.value_dim = 8; }, "qwen4exp.attention.value_length", "head_dim"},
+    {[](HyperParams& h) { h.rope_dims = 3; }, "qwen4exp.rope.dimension_count", "partial_rotary_factor"},
+    {[](HyperParams& h) { h.rope_dims = 6; }, "qwen4exp.rope.dimension_count", "partial_rotary_factor"},
+    {[](HyperParams& h) { h.rope_theta = 0; }, "qwen4exp.rope.freq_base", "rope_theta"},
+    {[](HyperParams& h) { h.index_heads = 0; }, "qwen4exp.attention.indexer.head_count", "indexer_n_heads"},
+    {[](HyperParams& h) { h.index_dim = 1; }, "qwen4exp.attention.indexer.key_length", "indexer_head_dim"},
+    {[](HyperParams& h) { h.index_budget = 1; }, "qwen4exp.attention.indexer.top_k", "indexer_budget"},
+    {[](HyperParams& h) { h.linear_value_heads = 3; }, "qwen4exp.ssm.time_step_rank", "linear_num_value_heads"},
+    {[](HyperParams& h) { h.linear_key_heads = 0; }, "qwen4exp.ssm.group_count", "linear_num_key_heads"},
+    {[](HyperParams& h) { h.conv_kernel = 1; }, "qwen4exp.ssm.conv_kernel", "linear_conv_kernel_dim"},
+    {[](HyperParams& h) { h.experts_used = 4; }, "qwen4exp.expert_used_count", "num_experts_per_tok"},
+    {[](HyperParams& h) { h.experts = 0; }, "qwen4exp.expert_count", "num_experts"},
+    {[](HyperParams& h) { h.mtp_layers = 2; }, "qwen4exp.nextn_predict_layers", "mtp_num_hidden_layers"},
+    {[](HyperParams& h) { h.ngram_size = 9; }, "qwen4exp.ple.ngram_size", "ngram_size"},
+    {[](HyperParams& h) { h.heads_per_ngram = 1 << 30; }, "qwen4exp.ple.heads_per_ngram", "heads_per_ngram"},
+    {[](HyperParams& h) { h.ple_conv_kernel = 0; }, "qwen4exp.ple.conv_kernel", "ple_conv_kernel_size"},
+    {[](HyperParams& h) { h.ple_eos = 16; }, "qwen4exp.ple.eos_token_id", "eos_token_id"},
+    {[](HyperParams& h) { h.ple[0].layer = 2; }, "qwen4exp.ple.layers is 2", "ple_layer_ids is 3"},
+    {[](HyperParams& h) { h.ple[0].layer = 1; }, "linear", "linear"},
+    {[](HyperParams& h) { h.ple.push_back(h.ple[0]); }, "ascending", "ascending"},
+    {[](HyperParams& h) { h.ple[0].multipliers.pop_back(); }, "qwen4exp.ple.layer_multipliers", "layer_multipliers"},
+    {[](HyperParams& h) { h.ple[0].multipliers[0] = (uint64_t{1} << 63) / 16; }, "qwen4exp.ple.layer_multipliers",
+     "layer_multipliers"},
+    {[](HyperParams& h) { h.ple[0].head_vocab[1] = 0; }, "qwen4exp.ple.head_vocab_sizes", "ngram_heads_vocab_sizes"},
+    {[](HyperParams& h) { h.ple[0].head_vocab.clear(); }, "qwen4exp.ple.head_vocab_sizes", "ngram_heads_vocab_sizes"},
+    {[](HyperParams& h) { h.ple[0].head_offset[1] = 5; }, "qwen4exp.ple.head_offsets", "ngram_heads_offsets"},
+    {[](HyperParams& h) { h.ple[0].head_offset[1] = ~uint64_t{0}; }, "qwen4exp.ple.head_offsets",
+     "ngram_heads_offsets"},
+    {[](HyperParams& h) { h.ple_table_rows = 0; }, "n-gram table", "n-gram table"},
+};
+
 TEST(HyperParams, EachRuleIsRefusedByItsKeyInBothSpellings) {
-  struct Case {
-    std::function<void(HyperParams&)> damage;
-    const char *gguf, *config;
-  };
-  const Case cases[] = {
-      {[](HyperParams& h) { h.layers = 0; }, "qwen4exp.block_count", "num_hidden_layers"},
-      {[](HyperParams& h) { h.hidden = -1; }, "qwen4exp.embedding_length", "hidden_size"},
-      {[](HyperParams& h) { h.hidden = 1 << 30; }, "qwen4exp.embedding_length", "hidden_size"},
-      {[](HyperParams& h) { h.vocab = 0; }, "qwen4exp.vocab_size", "vocab_size"},
-      {[](HyperParams& h) { h.rms_eps = 0; }, "qwen4exp.attention.layer_norm_rms_epsilon", "rms_norm_eps"},
-      {[](HyperParams& h) { h.rms_eps = std::numeric_limits<float>::quiet_NaN(); }, "layer_norm_rms_epsilon",
-       "rms_norm_eps"},
-      {[](HyperParams& h) { h.hc_count = 0; }, "qwen4exp.hyper_connection.count", "hc_count"},
-      {[](HyperParams& h) { h.hc_count = 65; }, "qwen4exp.hyper_connection.count", "hc_count"},
-      {[](HyperParams& h) { h.hc_lowrank = 0; }, "qwen4exp.hyper_connection.low_rank", "hc_lowrank"},
-      {[](HyperParams& h) { h.layer_kind.pop_back(); }, "qwen4exp.attention.recurrent_layers", "layer_types"},
-      {[](HyperParams& h) { h.compress_ratio.pop_back(); }, "qwen4exp.attention.compress_ratios",
-       "indexer_compress_ratio"},
-      {[](HyperParams& h) { h.compress_ratio[0] = 2; }, "compress_ratios", "indexer_compress_ratio"},
-      {[](HyperParams& h) { h.compress_ratio[1] = -1; }, "compress_ratios", "indexer_compress_ratio"},
-      {[](HyperParams& h) { h.heads = 3, h.kv_heads = 2; }, "qwen4exp.attention.head_count", "num_attention_heads"},
-      {[](HyperParams& h) { h.kv_heads = 0; }, "qwen4exp.attention.head_count_kv", "num_key_value_heads"},
-      {[](HyperParams& h) { h.value_dim = 8; }, "qwen4exp.attention.value_length", "head_dim"},
-      {[](HyperParams& h) { h.rope_dims = 3; }, "qwen4exp.rope.dimension_count", "partial_rotary_factor"},
-      {[](HyperParams& h) { h.rope_dims = 6; }, "qwen4exp.rope.dimension_count", "partial_rotary_factor"},
-      {[](HyperParams& h) { h.rope_theta = 0; }, "qwen4exp.rope.freq_base", "rope_theta"},
-      {[](HyperParams& h) { h.index_heads = 0; }, "qwen4exp.attention.indexer.head_count", "indexer_n_heads"},
-      {[](HyperParams& h) { h.index_dim = 1; }, "qwen4exp.attention.indexer.key_length", "indexer_head_dim"},
-      {[](HyperParams& h) { h.index_budget = 1; }, "qwen4exp.attention.indexer.top_k", "indexer_budget"},
-      {[](HyperParams& h) { h.linear_value_heads = 3; }, "qwen4exp.ssm.time_step_rank", "linear_num_value_heads"},
-      {[](HyperParams& h) { h.linear_key_heads = 0; }, "qwen4exp.ssm.group_count", "linear_num_key_heads"},
-      {[](HyperParams& h) { h.conv_kernel = 1; }, "qwen4exp.ssm.conv_kernel", "linear_conv_kernel_dim"},
-      {[](HyperParams& h) { h.experts_used = 4; }, "qwen4exp.expert_used_count", "num_experts_per_tok"},
-      {[](HyperParams& h) { h.experts = 0; }, "qwen4exp.expert_count", "num_experts"},
-      {[](HyperParams& h) { h.mtp_layers = 2; }, "qwen4exp.nextn_predict_layers", "mtp_num_hidden_layers"},
-      {[](HyperParams& h) { h.ngram_size = 9; }, "qwen4exp.ple.ngram_size", "ngram_size"},
-      {[](HyperParams& h) { h.heads_per_ngram = 1 << 30; }, "qwen4exp.ple.heads_per_ngram", "heads_per_ngram"},
-      {[](HyperParams& h) { h.ple_conv_kernel = 0; }, "qwen4exp.ple.conv_kernel", "ple_conv_kernel_size"},
-      {[](HyperParams& h) { h.ple_eos = 16; }, "qwen4exp.ple.eos_token_id", "eos_token_id"},
-      {[](HyperParams& h) { h.ple[0].layer = 2; }, "qwen4exp.ple.layers is 2", "ple_layer_ids is 3"},
-      {[](HyperParams& h) { h.ple[0].layer = 1; }, "linear", "linear"},
-      {[](HyperParams& h) { h.ple.push_back(h.ple[0]); }, "ascending", "ascending"},
-      {[](HyperParams& h) { h.ple[0].multipliers.pop_back(); }, "qwen4exp.ple.layer_multipliers", "layer_multipliers"},
-      {[](HyperParams& h) { h.ple[0].multipliers[0] = (uint64_t{1} << 63) / 16; }, "qwen4exp.ple.layer_multipliers",
-       "layer_multipliers"},
-      {[](HyperParams& h) { h.ple[0].head_vocab[1] = 0; }, "qwen4exp.ple.head_vocab_sizes", "ngram_heads_vocab_sizes"},
-      {[](HyperParams& h) { h.ple[0].head_vocab.clear(); }, "qwen4exp.ple.head_vocab_sizes", "ngram_heads_vocab_sizes"},
-      {[](HyperParams& h) { h.ple[0].head_offset[1] = 5; }, "qwen4exp.ple.head_offsets", "ngram_heads_offsets"},
-      {[](HyperParams& h) { h.ple[0].head_offset[1] = ~uint64_t{0}; }, "qwen4exp.ple.head_offsets",
-       "ngram_heads_offsets"},
-      {[](HyperParams& h) { h.ple_table_rows = 0; }, "n-gram table", "n-gram table"},
-  };
   int number = 0;
-  for (const Case& c : cases) {
+  for (const Rule& c : kRules) {
     HyperParams h = test::small_hyper();
     c.damage(h);
     for (const KeyStyle style : {KeyStyle::gguf, KeyStyle::config}) {

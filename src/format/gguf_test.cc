@@ -91,91 +91,90 @@ std::string raw_pair(const std::string& key, const std::string& typed_value) {
   return raw<uint64_t>(key.size()) + key + typed_value;
 }
 
-std::vector<Damage> damages() {
-  const auto bad = Code::bad_file, no = Code::unsupported;
-  const uint64_t huge = uint64_t{1} << 62;
-  return {
-      {"magic", [](RawGguf& g) { g.magic = "GGML"; }, bad, "GGML", "GGUF"},
-      {"version 1", [](RawGguf& g) { g.version = 1; }, no, "version 1", "2 or 3"},
-      {"version 4", [](RawGguf& g) { g.version = 4; }, no, "version 4", "2 or 3"},
-      {"big-endian", [](RawGguf& g) { g.version = 3U << 24; }, no, "big-endian", "little-endian"},
-      {"negative tensor count", [](RawGguf& g) { g.extra_tensors = -3; }, bad, "tensors", "room"},
-      {"huge key count", [huge](RawGguf& g) { g.extra_keys = static_cast<int64_t>(huge); }, bad, "keys", "room"},
-      {"one key too many", [](RawGguf& g) { g.extra_keys = 1; }, bad, "m.gguf", ""},
-      {"empty key", [](RawGguf& g) { g.keys.emplace_back("", GgufValue::u32(1)); }, bad, "key 3", "empty"},
-      {"duplicate key", [](RawGguf& g) { g.keys.emplace_back("a.number", GgufValue::u32(1)); }, bad, "a.number",
-       "twice"},
-      {"long key", [](RawGguf& g) { g.keys.emplace_back(std::string(70000, 'k'), GgufValue::u32(1)); }, bad, "key 3",
-       "65535"},
-      {"unknown value type",
-       [](RawGguf& g) { g.extra_keys = 1, g.tail = raw_pair("z.odd", raw<uint32_t>(13)) + std::string(200, '\0'); },
-       bad, "z.odd", "0 to 12"},
-      {"nested array",
-       [](RawGguf& g) {
-         g.extra_keys = 1, g.tail = raw_pair("z.nested", raw<uint32_t>(9) + raw<uint32_t>(9)) + std::string(200, '\0');
-       },
-       bad, "z.nested", "nested"},
-      {"string past the end",
-       [huge](RawGguf& g) {
-         g.extra_keys = 1, g.tail = raw_pair("z.text", raw<uint32_t>(8) + raw(huge)) + std::string(200, '\0');
-       },
-       bad, "z.text", "left"},
-      {"string array past the end",
-       [](RawGguf& g) {
-         g.extra_keys = 1, g.tail = raw_pair("z.list", raw<uint32_t>(9) + raw<uint32_t>(8) + raw<uint64_t>(1000)) +
-                                    std::string(200, '\0');
-       },
-       bad, "z.list", "left"},
-      {"number array whose bytes wrap",
-       [huge](RawGguf& g) {
-         g.extra_keys = 1,
-         g.tail = raw_pair("z.list", raw<uint32_t>(9) + raw<uint32_t>(10) + raw(huge)) + std::string(200, '\0');
-       },
-       bad, "z.list", "left"},
-      {"bool that is neither",
-       [](RawGguf& g) {
-         g.extra_keys = 1, g.tail = raw_pair("z.flag", raw<uint32_t>(7) + "\5") + std::string(200, '\0');
-       },
-       bad, "z.flag", "0 or 1"},
-      {"odd alignment", [](RawGguf& g) { g.set("general.alignment", GgufValue::u32(48)); }, bad, "general.alignment",
-       "power of two"},
-      {"zero alignment", [](RawGguf& g) { g.set("general.alignment", GgufValue::u32(0)); }, bad, "general.alignment",
-       "power of two"},
-      {"alignment of text", [](RawGguf& g) { g.set("general.alignment", GgufValue::string("32")); }, bad,
-       "general.alignment", "power of two"},
-      {"duplicate tensor", [](RawGguf& g) { g.tensors[1].name = "first"; }, bad, "first", "twice"},
-      {"nameless tensor", [](RawGguf& g) { g.tensors[1].name = ""; }, bad, "tensor 1", "no name"},
-      {"long tensor name", [](RawGguf& g) { g.tensors[1].name = std::string(64, 'n'); }, bad, "nnnn", "63"},
-      {"no dimensions", [](RawGguf& g) { g.tensors[1].ne = {}; }, bad, "second", "1 to 4"},
-      {"five dimensions",
-       [](RawGguf& g) {
-         g.tensors[1].ne = {1, 1, 1, 1, 1};
-       },
-       bad, "second", "1 to 4"},
-      {"zero dimension",
-       [](RawGguf& g) {
-         g.tensors[1].ne = {3, 0};
-       },
-       bad, "second", "0"},
-      {"dimension near 2^62", [huge](RawGguf& g) { g.tensors[1].ne = {huge}; }, bad, "second", "64 bits"},
-      {"product that wraps to something small",
-       [](RawGguf& g) {
-         g.tensors[1].ne = {uint64_t{1} << 33, uint64_t{1} << 31, 4};
-       },
-       bad, "second", "64 bits"},
-      {"negative dimension", [](RawGguf& g) { g.tensors[1].ne = {~uint64_t{0}}; }, bad, "second", "64 bits"},
-      {"tensor past the end", [](RawGguf& g) { g.tensors[1].ne = {1000}; }, bad, "second", "the file ends"},
-      {"file cut short", [](RawGguf& g) { g.cut = 32; }, bad, "second", "the file ends"},
-      {"misaligned offset", [](RawGguf& g) { g.tensors[1].offset = 40; }, bad, "second", "wanted 64"},
-      {"overlap", [](RawGguf& g) { g.tensors[1].offset = 32; }, bad, "second", "wanted 64"},
-      {"gap", [](RawGguf& g) { g.tensors[1].offset = 128; }, bad, "second", "wanted 64"},
-      {"offset that wraps", [](RawGguf& g) { g.tensors[1].offset = ~uint64_t{31}; }, bad, "second", "wanted 64"},
-      {"partial block", [](RawGguf& g) { g.tensors[1].type = 2; }, bad, "second", "multiples of 32"},
-  };
-}
+constexpr Code kBad = Code::bad_file, kNo = Code::unsupported;
+constexpr uint64_t kHuge = uint64_t{1} << 62;
+
+const std::vector<Damage> kDamages = {
+    {"magic", [](RawGguf& g) { g.magic = "GGML"; }, kBad, "GGML", "GGUF"},
+    {"version 1", [](RawGguf& g) { g.version = 1; }, kNo, "version 1", "2 or 3"},
+    {"version 4", [](RawGguf& g) { g.version = 4; }, kNo, "version 4", "2 or 3"},
+    {"big-endian", [](RawGguf& g) { g.version = 3U << 24; }, kNo, "big-endian", "little-endian"},
+    {"negative tensor count", [](RawGguf& g) { g.extra_tensors = -3; }, kBad, "tensors", "room"},
+    {"huge key count", [](RawGguf& g) { g.extra_keys = static_cast<int64_t>(kHuge); }, kBad, "keys", "room"},
+    {"one key too many", [](RawGguf& g) { g.extra_keys = 1; }, kBad, "m.gguf", ""},
+    {"empty key", [](RawGguf& g) { g.keys.emplace_back("", GgufValue::u32(1)); }, kBad, "key 3", "empty"},
+    {"duplicate key", [](RawGguf& g) { g.keys.emplace_back("a.number", GgufValue::u32(1)); }, kBad, "a.number",
+     "twice"},
+    {"long key", [](RawGguf& g) { g.keys.emplace_back(std::string(70000, 'k'), GgufValue::u32(1)); }, kBad, "key 3",
+     "65535"},
+    {"unknown value type",
+     [](RawGguf& g) { g.extra_keys = 1, g.tail = raw_pair("z.odd", raw<uint32_t>(13)) + std::string(200, '\0'); }, kBad,
+     "z.odd", "0 to 12"},
+    {"nested array",
+     [](RawGguf& g) {
+       g.extra_keys = 1, g.tail = raw_pair("z.nested", raw<uint32_t>(9) + raw<uint32_t>(9)) + std::string(200, '\0');
+     },
+     kBad, "z.nested", "nested"},
+    {"string past the end",
+     [](RawGguf& g) {
+       g.extra_keys = 1, g.tail = raw_pair("z.text", raw<uint32_t>(8) + raw(kHuge)) + std::string(200, '\0');
+     },
+     kBad, "z.text", "left"},
+    {"string array past the end",
+     [](RawGguf& g) {
+       g.extra_keys = 1,
+       g.tail = raw_pair("z.list", raw<uint32_t>(9) + raw<uint32_t>(8) + raw<uint64_t>(1000)) + std::string(200, '\0');
+     },
+     kBad, "z.list", "left"},
+    {"number array whose bytes wrap",
+     [](RawGguf& g) {
+       g.extra_keys = 1,
+       g.tail = raw_pair("z.list", raw<uint32_t>(9) + raw<uint32_t>(10) + raw(kHuge)) + std::string(200, '\0');
+     },
+     kBad, "z.list", "left"},
+    {"bool that is neither",
+     [](RawGguf& g) {
+       g.extra_keys = 1, g.tail = raw_pair("z.flag", raw<uint32_t>(7) + "\5") + std::string(200, '\0');
+     },
+     kBad, "z.flag", "0 or 1"},
+    {"odd alignment", [](RawGguf& g) { g.set("general.alignment", GgufValue::u32(48)); }, kBad, "general.alignment",
+     "power of two"},
+    {"zero alignment", [](RawGguf& g) { g.set("general.alignment", GgufValue::u32(0)); }, kBad, "general.alignment",
+     "power of two"},
+    {"alignment of text", [](RawGguf& g) { g.set("general.alignment", GgufValue::string("32")); }, kBad,
+     "general.alignment", "power of two"},
+    {"duplicate tensor", [](RawGguf& g) { g.tensors[1].name = "first"; }, kBad, "first", "twice"},
+    {"nameless tensor", [](RawGguf& g) { g.tensors[1].name = ""; }, kBad, "tensor 1", "no name"},
+    {"long tensor name", [](RawGguf& g) { g.tensors[1].name = std::string(64, 'n'); }, kBad, "nnnn", "63"},
+    {"no dimensions", [](RawGguf& g) { g.tensors[1].ne = {}; }, kBad, "second", "1 to 4"},
+    {"five dimensions",
+     [](RawGguf& g) {
+       g.tensors[1].ne = {1, 1, 1, 1, 1};
+     },
+     kBad, "second", "1 to 4"},
+    {"zero dimension",
+     [](RawGguf& g) {
+       g.tensors[1].ne = {3, 0};
+     },
+     kBad, "second", "0"},
+    {"dimension near 2^62", [](RawGguf& g) { g.tensors[1].ne = {kHuge}; }, kBad, "second", "64 bits"},
+    {"product that wraps to something small",
+     [](RawGguf& g) {
+       g.tensors[1].ne = {uint64_t{1} << 33, uint64_t{1} << 31, 4};
+     },
+     kBad, "second", "64 bits"},
+    {"negative dimension", [](RawGguf& g) { g.tensors[1].ne = {~uint64_t{0}}; }, kBad, "second", "64 bits"},
+    {"tensor past the end", [](RawGguf& g) { g.tensors[1].ne = {1000}; }, kBad, "second", "the file ends"},
+    {"file cut short", [](RawGguf& g) { g.cut = 32; }, kBad, "second", "the file ends"},
+    {"misaligned offset", [](RawGguf& g) { g.tensors[1].offset = 40; }, kBad, "second", "wanted 64"},
+    {"overlap", [](RawGguf& g) { g.tensors[1].offset = 32; }, kBad, "second", "wanted 64"},
+    {"gap", [](RawGguf& g) { g.tensors[1].offset = 128; }, kBad, "second", "wanted 64"},
+    {"offset that wraps", [](RawGguf& g) { g.tensors[1].offset = ~uint64_t{31}; }, kBad, "second", "wanted 64"},
+    {"partial block", [](RawGguf& g) { g.tensors[1].type = 2; }, kBad, "second", "multiples of 32"},
+};
 
 TEST(Gguf, EveryDamageIsAnErrorThatNamesItsPlace) {
-  for (const Damage& damage : damages()) {
+  for (const Damage& damage : kDamages) {
     RawGguf g = two_tensors();
     damage.apply(g);
     const auto header = read_bytes(g.bytes());

@@ -141,10 +141,8 @@ class Validator {
              "ssm.group_count", "linear_num_key_heads");
     width(int64_t{2} * h_.linear_key_heads * h_.linear_key_dim + int64_t{h_.linear_value_heads} * h_.linear_value_dim,
           "ssm.* convolution width", "linear_* convolution width");
-    // The state of one layer: heads x key x value.
-    if (int64_t{h_.linear_key_dim} * h_.linear_value_dim > kMaxWidth)
-      width(int64_t{h_.linear_key_dim} * h_.linear_value_dim, "ssm.state_size times value head size",
-            "linear_key_head_dim times linear_value_head_dim");
+    width(int64_t{h_.linear_key_dim} * h_.linear_value_dim, "ssm.state_size times value head size",
+          "linear_key_head_dim times linear_value_head_dim");
   }
 
   void experts() {

@@ -13,7 +13,8 @@
 
 namespace evros::format {
 
-/// Parses one JSON object, at most 64 levels deep, no key twice in one object. Errors are Code::bad_file and say where in the text it went wrong.
+/// Parses one JSON object, at most 64 levels deep, no key twice in one object. Errors are Code::bad_file and say where
+/// in the text it went wrong.
 Result<boost::json::object> parse_json_object(std::string_view text, std::string_view path);
 
 /// A whole number, also when written as 4096.0; nothing for other values or what does not fit.

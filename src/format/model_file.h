@@ -23,8 +23,8 @@ namespace evros::format {
 
 enum class Derive : uint8_t {
   none,
-  plus_one,     // stored zero-centred: the gain is 1 + w
-  neg_exp,      // stored as A_log: the value is -exp(w)
+  plus_one,  // stored zero-centred: the gain is 1 + w
+  neg_exp,   // stored as A_log: the value is -exp(w)
 };
 
 /// A run of bytes of one file of the model.
@@ -41,14 +41,14 @@ struct ColumnBlocks {
 };
 
 struct Tensor {
-  std::string name;                  // GGUF name: "blk.3.attn_q.weight"
+  std::string name;  // GGUF name: "blk.3.attn_q.weight"
   TensorType type;
   std::array<uint64_t, 4> ne{1, 1, 1, 1};  // ne[0] contiguous (input dimension)
   int dims = 1;
   Derive derive = Derive::none;
   ColumnBlocks columns;
-  std::vector<Piece> pieces;         // concatenated, they are the tensor in canonical order (before `columns`)
-  std::string stored_name;           // what the file calls it (the first of several); for messages
+  std::vector<Piece> pieces;  // concatenated, they are the tensor in canonical order (before `columns`)
+  std::string stored_name;    // what the file calls it (the first of several); for messages
 
   uint64_t elements() const { return ne[0] * ne[1] * ne[2] * ne[3]; }
   uint64_t rows() const { return ne[1] * ne[2] * ne[3]; }
@@ -57,16 +57,17 @@ struct Tensor {
 
 /// What the text folder needs, as found in the file; empty where the file has nothing.
 struct TextAssets {
-  std::string tokenizer_json;              // a folder's tokenizer.json, or GGUF tokenizer.huggingface.json, unparsed
-  std::string pre;                         // GGUF tokenizer.ggml.pre, e.g. "qwen35"
-  std::string model;                       // GGUF tokenizer.ggml.model, e.g. "gpt2"
-  std::vector<std::string> tokens;         // GGUF arrays
+  std::string tokenizer_json;       // a folder's tokenizer.json, or GGUF tokenizer.huggingface.json, unparsed
+  std::string pre;                  // GGUF tokenizer.ggml.pre, e.g. "qwen35"
+  std::string model;                // GGUF tokenizer.ggml.model, e.g. "gpt2"
+  std::vector<std::string> tokens;  // GGUF arrays
   std::vector<int32_t> token_types;
   std::vector<std::string> merges;
-  std::string chat_template;               // Jinja source
-  std::vector<int64_t> eos_ids;            // ends of a reply: generation_config, then config; GGUF evros.eos_token_ids, eos, eot, eom
+  std::string chat_template;  // Jinja source
+  /// Ends of a reply: generation_config's, then config's; in a GGUF evros.eos_token_ids, then eos, eot and eom.
+  std::vector<int64_t> eos_ids;
   int64_t bos_id = -1, pad_id = -1;
-  std::optional<bool> nfc;                 // evros.tokenizer.nfc when the GGUF says so
+  std::optional<bool> nfc;  // evros.tokenizer.nfc when the GGUF says so
 };
 
 /// general.sampling.* or generation_config.json; unset where the file has nothing.
@@ -77,7 +78,7 @@ struct SamplingDefaults {
 
 /// A metadata value in a form for people: inspect prints it.
 struct MetadataEntry {
-  std::string key, type, value;            // long arrays abbreviated: "[4096 x str]"
+  std::string key, type, value;  // long arrays abbreviated: "[4096 x str]"
 };
 
 /// Immutable after open; every method may be called from any thread.
@@ -88,16 +89,17 @@ class ModelFile {
   virtual std::string_view container() const = 0;  // "GGUF v3", "safetensors"
   virtual const std::string& name() const = 0;     // general.name or the folder's name
   virtual const HyperParams& hyper() const = 0;
-  virtual std::span<const Tensor> tensors() const = 0;   // a GGUF's in file order, a folder's in the order of expected_tensors()
+  /// A GGUF's in file order, a folder's in the order of expected_tensors().
+  virtual std::span<const Tensor> tensors() const = 0;
   virtual const Tensor* find(std::string_view name) const = 0;
   virtual const TextAssets& text() const = 0;
   virtual const SamplingDefaults& sampling() const = 0;
   virtual std::span<const MetadataEntry> metadata() const = 0;
   virtual std::span<const std::string> files() const = 0;  // paths, indexed by Piece::file
 
-  /// Bytes [offset, offset + out.size()) of the tensor in canonical order, `columns` applied (then the range must cover whole
-  /// rows). `derive` is NOT applied. Out of range is CHECKed; a file that ends early or a failed read is an error that
-  /// names file and tensor.
+  /// Bytes [offset, offset + out.size()) of the tensor in canonical order, `columns` applied (then the range must cover
+  /// whole rows). `derive` is NOT applied. Out of range is CHECKed; a file that ends early or a failed read is an error
+  /// that names file and tensor.
   virtual Status read(const Tensor& tensor, uint64_t offset, std::span<std::byte> out) const = 0;
 };
 

@@ -73,6 +73,10 @@ class Model:
         self.frequencies = np.float64(rope["rope_theta"]) ** (-2.0 * i / self.rotary)
         self.tied = c.get("tie_word_embeddings", top.get("tie_word_embeddings", False))
 
+    def mul(self, x, name, part=...):
+        """x times a matrix, or a part of it. The one place where a matrix meets an activation."""
+        return x @ self.w[name][part].T
+
     # 2: the norms
     def norm(self, x, gain):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * gain
@@ -96,19 +100,19 @@ class Model:
     def hc_read(self, x, name, inject=True):
         n = self.group_norm(x, name + "hc_norm.weight")
         flat = n.reshape(len(x), -1)
-        low = silu(flat @ self.w[name + "input_mix_weight_down.weight"].T / self.hc)
-        g = sigmoid(low @ self.w[name + "input_mix_weight_up.weight"].T).reshape(n.shape)
+        low = silu(self.mul(flat, name + "input_mix_weight_down.weight") / self.hc)
+        g = sigmoid(self.mul(low, name + "input_mix_weight_up.weight")).reshape(n.shape)
         u = (g * n).sum(1) / self.hc
         if not inject:
             return u, None
-        return u, 2 * sigmoid(flat @ self.w[name + "block_inject_weight.weight"].T / self.hc)
+        return u, 2 * sigmoid(self.mul(flat, name + "block_inject_weight.weight") / self.hc)
 
     # 2.5
     def delta_net(self, u, name, cache):
         c, w, steps = self.c, self.w, len(u)
         nk, nv = c["linear_num_key_heads"], c["linear_num_value_heads"]
         kd, vd = c["linear_key_head_dim"], c["linear_value_head_dim"]
-        raw = u @ w[name + "in_proj_qkv.weight"].T
+        raw = self.mul(u, name + "in_proj_qkv.weight")
         taps = w[name + "conv1d.weight"][:, 0]
         cache["conv_states.0"] = last_rows(raw, taps.shape[1])
         mixed = self.act(causal_conv(raw, taps, 1))
@@ -118,8 +122,8 @@ class Model:
         q = q / np.sqrt((q * q).sum(-1, keepdims=True) + 1e-6) / np.sqrt(kd)
         k = k / np.sqrt((k * k).sum(-1, keepdims=True) + 1e-6)
         q, k = (np.repeat(t, nv // nk, axis=1) for t in (q, k))
-        beta = sigmoid(u @ w[name + "in_proj_b.weight"].T)
-        decay = np.exp(-np.exp(w[name + "A_log"]) * softplus(u @ w[name + "in_proj_a.weight"].T + w[name + "dt_bias"]))
+        beta = sigmoid(self.mul(u, name + "in_proj_b.weight"))
+        decay = np.exp(-np.exp(w[name + "A_log"]) * softplus(self.mul(u, name + "in_proj_a.weight") + w[name + "dt_bias"]))
         state = np.zeros((nv, kd, vd), self.dtype)
         out = np.empty((steps, nv, vd), self.dtype)
         for t in range(steps):
@@ -128,15 +132,17 @@ class Model:
             state += k[t][:, :, None] * (beta[t][:, None] * (v[t] - read))[:, None, :]
             out[t] = np.einsum("hkv,hk->hv", state, q[t])
         cache["recurrent_states.0"] = state[None]
-        z = (u @ w[name + "in_proj_z.weight"].T).reshape(steps, nv, vd)
+        z = (self.mul(u, name + "in_proj_z.weight")).reshape(steps, nv, vd)
         out = self.norm(out, w[name + "norm.weight"]) * self.gate_act(z)
-        return out.reshape(steps, -1) @ w[name + "out_proj.weight"].T
+        return self.mul(out.reshape(steps, -1), name + "out_proj.weight")
 
     # 2.7
     def select(self, u, name, cache, gaps):
         c, steps = self.c, len(u)
         heads, dim, ratio = c["indexer_n_heads"], c["indexer_head_dim"], c["indexer_compress_ratio"]
-        qk = u @ self.w[name + "index_qk_proj.weight"].T
+        if ratio == 0:  # dense, without an indexer
+            return np.tril(np.ones((steps, steps), np.uint8))
+        qk = self.mul(u, name + "index_qk_proj.weight")
         raw = qk[:, heads * dim:]
         cache["indexer_keys"] = raw[None]
         q = self.norm(qk[:, :heads * dim].reshape(steps, heads, dim), self.zero_centred(name + "q_layernorm.weight"))
@@ -163,37 +169,39 @@ class Model:
     def attention(self, u, name, cache, gaps):
         c, w, steps = self.c, self.w, len(u)
         heads, kv, dim = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
-        both = (u @ w[name + "q_proj.weight"].T).reshape(steps, heads, 2 * dim)
+        both = (self.mul(u, name + "q_proj.weight")).reshape(steps, heads, 2 * dim)
         gate = both[..., dim:]
         positions = np.arange(steps)
         q = self.rope(self.norm(both[..., :dim], self.zero_centred(name + "q_norm.weight")), positions)
-        k = (u @ w[name + "k_proj.weight"].T).reshape(steps, kv, dim)
+        k = (self.mul(u, name + "k_proj.weight")).reshape(steps, kv, dim)
         k = self.rope(self.norm(k, self.zero_centred(name + "k_norm.weight")), positions)
-        v = (u @ w[name + "v_proj.weight"].T).reshape(steps, kv, dim)
+        v = (self.mul(u, name + "v_proj.weight")).reshape(steps, kv, dim)
         cache["keys"], cache["values"] = k.transpose(1, 0, 2)[None], v.transpose(1, 0, 2)[None]
         visible = self.select(u, name + "indexer.", cache, gaps)
         k, v = (np.repeat(t, heads // kv, axis=1) for t in (k, v))
         scores = np.einsum("thd,shd->hts", q, k) / np.sqrt(dim)
         p = softmax(np.where(visible, scores, -np.inf))
         out = np.einsum("hts,shd->thd", p, v) * sigmoid(gate)
-        return out.reshape(steps, -1) @ w[name + "o_proj.weight"].T, visible
+        return self.mul(out.reshape(steps, -1), name + "o_proj.weight"), visible
 
     # 2.9
     def expert(self, u, name, e):
         """Output of expert e for the rows u, whichever way the checkpoint stores it."""
-        fused = self.w.get(name + "experts.gate_up_proj")
-        if fused is None:
-            one = f"{name}experts.{e}."
-            gate, up, down = (self.w[f"{one}{part}_proj.weight"] for part in ("gate", "up", "down"))
-        else:
-            middle = fused.shape[1] // 2
-            gate, up, down = fused[e, :middle], fused[e, middle:], self.w[name + "experts.down_proj"][e]
-        return (silu(u @ gate.T) * (u @ up.T)) @ down.T
+        fused = name + "experts.gate_up_proj"
+        if fused not in self.w:
+            return self.swiglu(u, f"{name}experts.{e}.")
+        middle = self.w[fused].shape[1] // 2
+        gate, up = self.mul(u, fused, np.s_[e, :middle]), self.mul(u, fused, np.s_[e, middle:])
+        return self.mul(silu(gate) * up, name + "experts.down_proj", e)
+
+    def swiglu(self, u, name):
+        inner = silu(self.mul(u, name + "gate_proj.weight")) * self.mul(u, name + "up_proj.weight")
+        return self.mul(inner, name + "down_proj.weight")
 
     def moe(self, u, name, gaps):
         c = self.c
         top = c["num_experts_per_tok"]
-        logits = u @ self.w[name + "gate.weight"].T
+        logits = self.mul(u, name + "gate.weight")
         p = softmax(logits)
         ids = np.argsort(-p, axis=-1, kind="stable")
         ranked = np.take_along_axis(p, ids, -1)[:, :top + 1]
@@ -207,10 +215,7 @@ class Model:
             rows, ranks = np.nonzero(ids == e)
             if len(rows):
                 y[rows] += weights[rows, ranks][:, None] * self.expert(u[rows], name, e)
-        s = name + "shared_expert."
-        gate, up, down = (self.w[f"{s}{part}_proj.weight"] for part in ("gate", "up", "down"))
-        shared = (silu(u @ gate.T) * (u @ up.T)) @ down.T
-        y += shared * sigmoid(u @ self.w[name + "shared_expert_gate.weight"].T)
+        y += self.swiglu(u, name + "shared_expert.") * sigmoid(self.mul(u, name + "shared_expert_gate.weight"))
         return y, (logits, weights, ids.astype(np.int32))
 
     # 2.8
@@ -240,11 +245,11 @@ class Model:
         rows = self.ngram_rows(tokens, *(w[e_name + part] for part in
                                          ("layer_multipliers", "ngram_heads_vocab_sizes", "ngram_heads_offsets")))
         e = self.table(e_name)[rows].reshape(steps, -1)
-        key = self.group_norm((e @ w[name + "key_proj.weight"].T).reshape(x.shape), name + "norm_key.weight")
+        key = self.group_norm((self.mul(e, name + "key_proj.weight")).reshape(x.shape), name + "norm_key.weight")
         query = self.group_norm(x, name + "norm_query.weight")
         s = (key * query).sum(-1) / np.sqrt(self.hidden)
         gate = sigmoid(np.sign(s) * np.sqrt(np.maximum(np.abs(s), 1e-6)))
-        gv = gate[..., None] * (e @ w[name + "value_proj.weight"].T)[:, None, :]
+        gv = gate[..., None] * (self.mul(e, name + "value_proj.weight"))[:, None, :]
         nv = self.group_norm(gv, name + "norm_conv.weight").reshape(steps, -1)
         taps = w[name + "conv1d.weight"][:, 0]
         dilation = c["ngram_size"]
@@ -254,37 +259,40 @@ class Model:
         cache["conv_states.2"] = np.array([history[len(history) - (dilation - 1):]], np.int64)
         return out, rows
 
-    # 2.2, 2.3
+    # 2.3
+    def layer(self, i, x, tokens, trace, gaps):
+        """One layer on the streams x [T, hc, hidden]; its part of the trace is put into `trace`. Returns the new streams."""
+        name, cache, steps = f"layers.{i}.", {}, len(tokens)
+        if i in self.ple_layers:
+            add, rows = self.ple(x, tokens, name + "ple.", cache)
+            x = x + add
+            trace.setdefault("ple_out", []).append(add.reshape(steps, -1))
+            trace.setdefault("ple_rows", []).append(rows)
+        u, a = self.hc_read(x, name + "attn_hyper_connection.")
+        if self.linear[i]:
+            y = self.delta_net(u, name + "linear_attn.", cache)
+        else:
+            y, visible = self.attention(u, name + "self_attn.", cache, gaps)
+            trace.setdefault("qsa_selected", []).append(visible)
+        x = x + a[..., None] * y[:, None]
+        u, a = self.hc_read(x, name + "mlp_hyper_connection.")
+        y, route = self.moe(u, name + "mlp.", gaps)
+        x = x + a[..., None] * y[:, None]
+        trace.setdefault("layer_out", []).append(x.reshape(steps, -1))
+        trace.update({f"router{i}.{j}": part for j, part in enumerate(route)})
+        trace.update({f"cache.layer{i}.{part}": value for part, value in cache.items()})
+        return x
+
+    # 2.2
+    def streams(self, tokens):
+        return np.repeat(self.w["embed_tokens.weight"][np.asarray(tokens)][:, None], self.hc, axis=1)
+
     def run(self, tokens, prefix):
         trace, gaps = {"tokens": np.asarray(tokens, np.int32)}, {"route": np.inf, "selection": np.inf}
-        steps = len(tokens)
-        x = np.repeat(self.w["embed_tokens.weight"][np.asarray(tokens)][:, None], self.hc, axis=1)
-        layer_out, ple_out, ple_rows, selected = [], [], [], []
+        x = self.streams(tokens)
         for i in range(self.layers):
-            name, cache = f"layers.{i}.", {}
-            if i in self.ple_layers:
-                add, rows = self.ple(x, tokens, name + "ple.", cache)
-                x = x + add
-                ple_out.append(add.reshape(steps, -1))
-                ple_rows.append(rows)
-            u, a = self.hc_read(x, name + "attn_hyper_connection.")
-            if self.linear[i]:
-                y = self.delta_net(u, name + "linear_attn.", cache)
-            else:
-                y, visible = self.attention(u, name + "self_attn.", cache, gaps)
-                selected.append(visible)
-            x = x + a[..., None] * y[:, None]
-            u, a = self.hc_read(x, name + "mlp_hyper_connection.")
-            y, route = self.moe(u, name + "mlp.", gaps)
-            x = x + a[..., None] * y[:, None]
-            layer_out.append(x.reshape(steps, -1))
-            trace.update({f"router{i}.{j}": part for j, part in enumerate(route)})
-            trace.update({f"cache.layer{i}.{part}": value for part, value in cache.items()})
+            x = self.layer(i, x, tokens, trace, gaps)
         u, _ = self.hc_read(x, "hyper_connection_mixer.", inject=False)
-        head = self.w["embed_tokens.weight"] if self.tied else self.w["lm_head.weight"]
-        trace.update(layer_out=np.stack(layer_out), final_hidden=u, logits=u @ head.T)
-        if ple_out:
-            trace.update(ple_out=np.stack(ple_out), ple_rows=np.stack(ple_rows))
-        if selected:
-            trace["qsa_selected"] = np.stack(selected)
-        return {f"{prefix}.{name}": value for name, value in trace.items()}, gaps
+        head = "embed_tokens.weight" if self.tied else "lm_head.weight"
+        trace.update(final_hidden=u, logits=self.mul(u, head))
+        return {f"{prefix}.{name}": np.stack(value) if isinstance(value, list) else value for name, value in trace.items()}, gaps

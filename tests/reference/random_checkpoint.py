@@ -1,9 +1,11 @@
 """Random small checkpoints: any Qwen4-Exp configuration, in any of the layouts in which such checkpoints are stored.
 
-    folder = write(path, variant, seed)        variant: an entry of variants(), see there
+    write(folder, seed, {"hc_count": 2}, nested=True)
 
 Scales are chosen so that activations stay of order one and every gate, router and indexer is really in play.
 """
+import re
+
 import numpy as np
 
 from . import checkpoint
@@ -103,6 +105,8 @@ class Builder:
         self.gain(name + "q_norm.weight", dim)
         self.gain(name + "k_norm.weight", dim)
         index = c["indexer_head_dim"]
+        if c["indexer_compress_ratio"] == 0:
+            return
         self.matrix(name + "indexer.index_qk_proj.weight", (c["indexer_n_heads"] + 1) * index, hidden)
         self.gain(name + "indexer.q_layernorm.weight", index)
         self.gain(name + "indexer.k_layernorm.weight", index)
@@ -184,6 +188,11 @@ def split_experts(tensors):
     return out
 
 
+def group_of(name):
+    """Tensors that are parts of one: the shards of a table, the experts of a layer. They share a dtype."""
+    return re.sub(r"(shard_|experts\.)\d+", r"\1", name)
+
+
 def vision(draw):
     return {"model.visual.patch_embed.proj.weight": draw.standard_normal((6, 3, 2, 4, 4), np.float32),
             "model.visual.blocks.0.attn.qkv.bias": draw.standard_normal(18, np.float32),
@@ -196,8 +205,8 @@ def write(folder, seed, config=None, drop=(), prefix="model.", per_expert=False,
 
     prefix      before the trunk's names: "model." or "model.language_model."
     per_expert  one tensor per expert instead of fused ones;  nested: text_config below a multimodal config
-    parts       shards of each n-gram table, of unequal sizes;  dtypes: dealt out to the tensors in turn;  files: shards of
-                the checkpoint. Integers stay I64.
+    parts       shards of each n-gram table, of unequal sizes;  dtypes: dealt out to the tensors in turn, integers stay I64
+    files       shards of the checkpoint
     """
     c = {**BASE, **(config or {})}
     interval = c.get("full_attention_interval")
@@ -218,8 +227,9 @@ def write(folder, seed, config=None, drop=(), prefix="model.", per_expert=False,
         tensors.update(split_experts(made) if per_expert else made)
     if with_vision:
         tensors.update(vision(builder.draw))
-    arrays = {name: ("I64" if value.dtype == np.int64 else dtypes[i % len(dtypes)], value)
-              for i, (name, value) in enumerate(sorted(tensors.items()))}
+    groups = sorted({group_of(name) for name in tensors})
+    arrays = {name: ("I64" if value.dtype == np.int64 else dtypes[groups.index(group_of(name)) % len(dtypes)], value)
+              for name, value in sorted(tensors.items())}
     for key in drop:
         c.pop(key, None)
     if nested:

@@ -1,29 +1,11 @@
 #include "kernels/ref/dot_rows.h"
 
-#include "kernels/codec/bf16.h"
-#include "kernels/codec/f16.h"
-#include "kernels/codec/f32.h"
-#include "kernels/codec/q4_0.h"
-#include "kernels/codec/q8_0.h"
+#include "kernels/codec/codec.h"
 #include "kernels/ref/chains.h"
 
 namespace evros::kernels {
 inline namespace EVROS_ISA {
 namespace {
-
-/// Calls use.operator()<Codec>() for the codec of a type: the one place that knows all formats. The caller has asked
-/// can_multiply().
-template <typename Use>
-EVROS_INLINE void with_codec(format::TensorType type, const Use& use) {
-  switch (type) {
-    case format::TensorType::f32: return use.template operator()<F32>();
-    case format::TensorType::f16: return use.template operator()<F16>();
-    case format::TensorType::bf16: return use.template operator()<Bf16>();
-    case format::TensorType::q8_0: return use.template operator()<Q8_0>();
-    case format::TensorType::q4_0: return use.template operator()<Q4_0>();
-    default: __builtin_trap();
-  }
-}
 
 /// A segment of every lane's row as floats, k-major, so that the lanes of one k lie side by side.
 struct FloatSegment {
