@@ -1,5 +1,5 @@
-// The one place where the index changes. Everything that makes state public (publish, open, close, reset, fork) builds its
-// record in private and comes here; nothing here allocates, waits for readers, or can fail.
+// The one place where the index changes. Everything that makes state public (publish, open, close, reset, fork, rewind,
+// assign, replace) builds its record in private and comes here; nothing here allocates, waits for readers, or can fail.
 #include <algorithm>
 #include <cstring>
 
@@ -35,6 +35,7 @@ void Store::Impl::adopt_draft(Record& next, int32_t slot) {
   entry.table = from.table;
   entry.frontier += from.tokens;
   CHECK(table.used == pages_for(entry.frontier, layout.page_tokens));
+  entry.tokens = pools->extend_leaves(table, from.frontier, entry.frontier);
   from = Draft{};
 }
 
@@ -51,6 +52,8 @@ Digest Store::Impl::control_digest(const Record& record) {
     put(entry.generation);
     put(static_cast<uint32_t>(entry.live));
     put(entry.frontier);
+    put(entry.tokens.low);
+    put(entry.tokens.high);
   }
   CHECK(at == digest_scratch.data() + digest_scratch.size());
   return digest(digest_scratch);
