@@ -28,17 +28,18 @@ Status Store::Impl::publish_change(bool needs_table, const std::function<void(Re
 void Store::Impl::clear(SlotEntry& entry) {
   pools->drop_bank(entry.bank);
   if (entry.table >= 0) pools->drop_table(entry.table);
-  entry = SlotEntry{entry.generation, false, -1, -1, 0, no_tokens()};
+  entry = SlotEntry{entry.generation, false, -1, -1, 0, no_tokens(), kJustMade};
 }
 
 SlotEntry Store::Impl::empty_entry(uint32_t generation) {
   pools->banks.hold(kOriginBank);
-  return SlotEntry{generation, true, kOriginBank, -1, 0, no_tokens()};
+  return SlotEntry{generation, true, kOriginBank, -1, 0, no_tokens(), kJustMade};
 }
 
 SlotEntry Store::Impl::share(const SlotEntry& from, uint32_t generation) {
   SlotEntry entry = from;
   entry.generation = generation;
+  entry.changed = kJustMade;
   pools->banks.hold(entry.bank);
   if (from.table >= 0)
     entry.table = pools->share_table(from.table, pages_for(from.frontier, layout.page_tokens), from.frontier);
@@ -117,18 +118,22 @@ Status Store::assign(SlotId target, SlotId source) {
   return impl_->take_image(target, impl_->now().slots[static_cast<size_t>(source.slot)]);
 }
 
-Status Store::replace(SlotId target, SlotId source) {
+Status Store::replace(SlotId target, SlotId source, uint64_t seen) {
   const std::lock_guard lock(impl_->mutex);
   impl_->reclaim();
   EVROS_TRY(impl_->check_idle(target));
   EVROS_TRY(impl_->check_idle(source));
   if (target == source)
     return Error{Code::invalid_argument, cat("state: slot ", target.slot, " cannot replace itself")};
+  if (impl_->now().slots[static_cast<size_t>(target.slot)].changed != seen) {
+    return Error{Code::busy, cat("state: slot ", target.slot, " was changed while its new image was made")};
+  }
   return impl_->publish_change(false, [&](Record& next) {
     SlotEntry &to = next.slots[static_cast<size_t>(target.slot)], &from = next.slots[static_cast<size_t>(source.slot)];
     impl_->clear(to);
     to = from;
     to.generation = target.generation;
+    to.changed = kJustMade;
     from = impl_->empty_entry(source.generation);
   });
 }

@@ -36,6 +36,7 @@ void Store::Impl::adopt_draft(Record& next, int32_t slot) {
   entry.frontier += from.tokens;
   CHECK(table.used == pages_for(entry.frontier, layout.page_tokens));
   entry.tokens = pools->extend_leaves(table, from.frontier, entry.frontier);
+  entry.changed = kJustMade;
   from = Draft{};
 }
 
@@ -64,6 +65,9 @@ void Store::Impl::install(Record& next) {
   if (const Record* parent = current.load(std::memory_order_relaxed); parent != nullptr) {
     CHECK(next.sequence == parent->sequence + 1);
     CHECK(next.parent == control_digest(*parent));  // nobody wrote to the published record
+  }
+  for (SlotEntry& entry : next.slots) {
+    if (entry.changed == kJustMade) entry.changed = next.sequence;
   }
   next.digest = control_digest(next);
   next.use = Record::Use::published;

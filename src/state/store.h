@@ -83,6 +83,7 @@ class View {
                                     // null when the frontier is 0
   void tokens(int64_t first, std::span<int32_t> out) const;  // [first, first + out.size()) below the frontier
   uint64_t sequence() const;                                 // number of the publication that made the record
+  uint64_t changed() const;  // number of the publication that made this image the sequence's
   /// Of `tokens` in canonical form, kept up to date by every publication: nothing is read or hashed here.
   Digest tokens_digest() const;
   /// Of the whole record: its number, its parent's digest, and per slot generation, frontier and tokens_digest.
@@ -153,9 +154,9 @@ class Store {
   /// The image of `target` becomes that of `source`, which keeps it too. Code::busy while `target` is in flight.
   Status assign(SlotId target, SlotId source);
   /// The image of `target` becomes that of `source`, and `source` becomes empty: work of several steps is done in a
-  /// slot that nobody looks at, and shown with this. Code::busy while either is in flight, invalid_argument when they
-  /// are the same.
-  Status replace(SlotId target, SlotId source);
+  /// slot that nobody looks at, and shown with this. `seen` is View::changed() of the target when the work began:
+  /// Code::busy when it has moved on since, or while either is in flight; invalid_argument when they are the same.
+  Status replace(SlotId target, SlotId source, uint64_t seen);
 
   // Checkpoints: images that can be come back to. Not part of the index, so taking and releasing one publishes nothing.
 

@@ -44,6 +44,9 @@ namespace evros::state {
 /// Holds Layout::origin; never released.
 constexpr int32_t kOriginBank = 0;
 
+/// SlotEntry::changed of an image that has no record yet.
+constexpr uint64_t kJustMade = ~uint64_t{0};
+
 /// What a record says about one slot. A slot that is not live keeps its generation, so that the next one differs.
 struct SlotEntry {
   uint32_t generation = 0;
@@ -51,7 +54,8 @@ struct SlotEntry {
   int32_t bank = -1;   // a reference, when live
   int32_t table = -1;  // a reference, or -1 when the frontier is 0
   int64_t frontier = 0;
-  Digest tokens;  // of tokens [0, frontier)
+  Digest tokens;         // of tokens [0, frontier)
+  uint64_t changed = 0;  // sequence number of the record in which this image was new
 };
 
 /// Of the tokens of a sequence without any.

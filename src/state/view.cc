@@ -89,6 +89,8 @@ void View::tokens(int64_t first, std::span<int32_t> out) const {
   pools.read_tokens(pools.table(seen.table), first, out);
 }
 
+uint64_t View::changed() const { return entry().changed; }
+
 Digest View::tokens_digest() const { return entry().tokens; }
 
 Digest View::record_digest() const {
