@@ -10,7 +10,9 @@
 namespace evros::cli {
 namespace {
 
-double share(uint64_t part, uint64_t whole) { return whole == 0 ? 0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole); }
+double share(uint64_t part, uint64_t whole) {
+  return whole == 0 ? 0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+}
 
 double rate(const ops::PhaseTimes& phase) {
   return phase.total_ns == 0 ? 0 : static_cast<double>(phase.tokens) * 1e9 / static_cast<double>(phase.total_ns);
@@ -33,7 +35,12 @@ void print_phase(const char* name, const ops::PhaseTimes& phase) {
 
 void phase_json(JsonWriter& json, const char* name, const ops::PhaseTimes& phase) {
   json.key(name).begin_object().key("tokens").value(phase.tokens).key("chunks").value(phase.chunks);
-  json.key("total_ns").value(phase.total_ns).key("begin_ns").value(phase.begin_ns).key("publish_ns").value(phase.publish_ns);
+  json.key("total_ns")
+      .value(phase.total_ns)
+      .key("begin_ns")
+      .value(phase.begin_ns)
+      .key("publish_ns")
+      .value(phase.publish_ns);
   json.key("finite_ns").value(phase.finite_ns).key("tokens_per_second").value(rate(phase)).key("stages").begin_object();
   for (const ops::StageTime& stage : phase.stages) json.key(stage.name).value(stage.ns);
   json.end_object().end_object();
@@ -41,11 +48,22 @@ void phase_json(JsonWriter& json, const char* name, const ops::PhaseTimes& phase
 
 void print_json(const ops::StageBench& bench, const engine::EngineInfo& info) {
   JsonWriter json(1);
-  json.begin_object().key("model").value(info.model).key("numerics").value(info.numerics).key("kernels").value(info.kernels);
+  json.begin_object()
+      .key("model")
+      .value(info.model)
+      .key("numerics")
+      .value(info.numerics)
+      .key("kernels")
+      .value(info.kernels);
   json.key("threads").value(info.threads);
   phase_json(json, "prefill", bench.prefill);
   phase_json(json, "decode", bench.decode);
-  json.key("bytes_per_token").begin_object().key("weights").value(bench.bytes.weights).key("state").value(bench.bytes.state);
+  json.key("bytes_per_token")
+      .begin_object()
+      .key("weights")
+      .value(bench.bytes.weights)
+      .key("state")
+      .value(bench.bytes.state);
   json.key("transaction").value(bench.bytes.transaction).end_object().end_object();
   std::printf("%s\n", json.take().c_str());
 }

@@ -17,15 +17,19 @@ class Stopwatch {
   Status run(engine::SessionId session, std::span<const int32_t> tokens, PhaseTimes& phase) {
     phase_ = &phase;
     running_ = nullptr;
-    const engine::Observer observer = [this](const model::Pass& pass, const model::Stage* next) { return between(pass, next); };
+    const engine::Observer observer = [this](const model::Pass& pass, const model::Stage* next) {
+      return between(pass, next);
+    };
     const engine::ChunkRow row{session, tokens};
     const uint64_t start = start_ = clock_.now_ns();
     const uint64_t finite = phase.finite_ns;
-    EVROS_ASSIGN(const auto statuses, engine_.run_chunk({&row, 1}, {.all_logits = false, .cancel = nullptr, .observer = &observer}));
+    EVROS_ASSIGN(const auto statuses,
+                 engine_.run_chunk({&row, 1}, {.all_logits = false, .cancel = nullptr, .observer = &observer}));
     EVROS_TRY(statuses[0]);
     const uint64_t end = clock_.now_ns();
     phase.publish_ns += end - stage_start_;
-    phase.total_ns += end - start - (phase.finite_ns - finite);  // the second run of the checks is ours, not the engine's
+    phase.total_ns +=
+        end - start - (phase.finite_ns - finite);  // the second run of the checks is ours, not the engine's
     phase.tokens += tokens.size();
     ++phase.chunks;
     return {};
@@ -34,8 +38,10 @@ class Stopwatch {
  private:
   Status between(const model::Pass& pass, const model::Stage* next) {
     const uint64_t now = clock_.now_ns();
-    if (running_ == nullptr) phase_->begin_ns += now - start_;
-    else finish_stage(pass, now);
+    if (running_ == nullptr)
+      phase_->begin_ns += now - start_;
+    else
+      finish_stage(pass, now);
     running_ = next;
     stage_start_ = clock_.now_ns();
     return {};
@@ -51,7 +57,8 @@ class Stopwatch {
     const uint64_t start = clock_.now_ns();
     for (int i = 0; i < outputs.count; ++i) {
       const device::StageOutput& block = outputs.blocks[static_cast<size_t>(i)];
-      pass.model->kernels->check_finite(queue, running_->last_rows ? pass.last : pass.batch, {block.data, block.stride, block.width});
+      pass.model->kernels->check_finite(queue, running_->last_rows ? pass.last : pass.batch,
+                                        {block.data, block.stride, block.width});
     }
     phase_->finite_ns += clock_.now_ns() - start;
   }
@@ -78,11 +85,14 @@ uint64_t layer_bytes(const format::HyperParams& h, const model::LayerWeights& la
   uint64_t sum = hyper_bytes(layer.attn) + hyper_bytes(layer.ffn);
   const model::GdnWeights& g = layer.gdn;
   const model::AttentionWeights& a = layer.attention;
-  if (kind == LayerKind::linear) sum += bytes(g.qkv) + bytes(g.z) + bytes(g.beta) + bytes(g.alpha) + bytes(g.out);
-  else sum += bytes(a.q) + bytes(a.k) + bytes(a.v) + bytes(a.out) + bytes(a.index_q) + bytes(a.index_k);
+  if (kind == LayerKind::linear)
+    sum += bytes(g.qkv) + bytes(g.z) + bytes(g.beta) + bytes(g.alpha) + bytes(g.out);
+  else
+    sum += bytes(a.q) + bytes(a.k) + bytes(a.v) + bytes(a.out) + bytes(a.index_q) + bytes(a.index_k);
   const model::MoeWeights& m = layer.moe;
   sum += bytes(m.router) + bytes(m.shared_router) + bytes(m.shared_gate) + bytes(m.shared_up) + bytes(m.shared_down);
-  return sum + static_cast<uint64_t>(h.experts_used) * (bytes(m.gate.matrix) + bytes(m.up.matrix) + bytes(m.down.matrix));
+  return sum +
+         static_cast<uint64_t>(h.experts_used) * (bytes(m.gate.matrix) + bytes(m.up.matrix) + bytes(m.down.matrix));
 }
 
 // K/V rows and index keys that one token reads, and writes, in full layers.
@@ -102,7 +112,8 @@ uint64_t row_bytes(const model::Model& model, int64_t context) {
 
 std::vector<int32_t> text(const format::HyperParams& h, int64_t n) {
   std::vector<int32_t> ids;
-  for (int64_t i = 0; i < n; ++i) ids.push_back(static_cast<int32_t>(uniform(1, 0, static_cast<uint64_t>(i)) * h.vocab));
+  for (int64_t i = 0; i < n; ++i)
+    ids.push_back(static_cast<int32_t>(uniform(1, 0, static_cast<uint64_t>(i)) * h.vocab));
   return ids;
 }
 
@@ -121,8 +132,8 @@ TokenBytes count_bytes(const engine::Engine& engine, int64_t context) {
   const state::Layout& layout = model.state.layout;
   for (const state::BankSlice& slice : layout.bank) {
     const bool copied = slice.owner == state::Owner::residual || slice.owner == state::Owner::logits;
-    count.state += 2 * slice.bytes;                      // read from the public bank, written to the private one
-    if (copied) count.transaction += 2 * slice.bytes;    // read from scratch once more, and written
+    count.state += 2 * slice.bytes;                    // read from the public bank, written to the private one
+    if (copied) count.transaction += 2 * slice.bytes;  // read from scratch once more, and written
   }
   count.state += row_bytes(model, context);
   // The record that publication copies: per slot the entry, read and written, and its digest's input.
@@ -141,7 +152,8 @@ Result<StageBench> bench_stages(engine::Engine& engine, io::Io& clock, int64_t p
   for (size_t at = 0; at < n && status.ok(); at += chunk) {
     status = watch.run(session, std::span(ids).subspan(at, std::min(chunk, n - at)), bench.prefill);
   }
-  for (size_t at = n; at < ids.size() && status.ok(); ++at) status = watch.run(session, std::span(ids).subspan(at, 1), bench.decode);
+  for (size_t at = n; at < ids.size() && status.ok(); ++at)
+    status = watch.run(session, std::span(ids).subspan(at, 1), bench.decode);
   EVROS_TRY(engine.close(session));
   EVROS_TRY(status);
   bench.bytes = count_bytes(engine, prompt + decode);

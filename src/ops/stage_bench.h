@@ -22,17 +22,17 @@ struct StageTime {
 struct PhaseTimes {
   uint64_t tokens = 0, chunks = 0;
   uint64_t total_ns = 0;
-  uint64_t begin_ns = 0;       // begin, and the pass inputs made on the host (rope rows, table rows)
-  uint64_t publish_ns = 0;     // status words, publication, control digest
-  uint64_t finite_ns = 0;      // the finite checks alone, measured by running them once more; also part of `stages`
+  uint64_t begin_ns = 0;    // begin, and the pass inputs made on the host (rope rows, table rows)
+  uint64_t publish_ns = 0;  // status words, publication, control digest
+  uint64_t finite_ns = 0;   // the finite checks alone, measured by running them once more; also part of `stages`
   std::vector<StageTime> stages;
 };
 
 /// Bytes that one decoded token moves, by count: every tensor touched once, the state read and written.
 struct TokenBytes {
-  uint64_t weights = 0;        // of the matrices that one token multiplies with
-  uint64_t state = 0;          // public bank read and private bank written, K/V and index rows at the context
-  uint64_t transaction = 0;    // what an engine that works in place would not move: copies into the bank, control records
+  uint64_t weights = 0;      // of the matrices that one token multiplies with
+  uint64_t state = 0;        // public bank read and private bank written, K/V and index rows at the context
+  uint64_t transaction = 0;  // what an engine that works in place would not move: copies into the bank, control records
 };
 
 struct StageBench {

@@ -18,7 +18,8 @@ const float* raw_key(const IndexStoreArgs& a, const SequenceRows& sequence, int6
 
 /// Pools, norms and rotates the block that begins at `begin`.
 /// False when the squares of the pooled key overflowed, which would leave a key of zeros.
-bool make_block_key(const IndexStoreArgs& a, const SequenceRows& sequence, int64_t begin, const float* rope, float* key) {
+bool make_block_key(const IndexStoreArgs& a, const SequenceRows& sequence, int64_t begin, const float* rope,
+                    float* key) {
   for (int64_t i = 0; i < a.dim; ++i) {
     float sum = raw_key(a, sequence, begin)[i];
     for (int64_t j = 1; j < a.ratio; ++j) sum += raw_key(a, sequence, begin + j)[i];
