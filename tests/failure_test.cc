@@ -1,16 +1,12 @@
 // What a refused, cancelled or failed chunk leaves behind: nothing (docs/state.md S2, S6), and the next clean run gives
 // the bits of a run that never failed (S7). On the micro checkpoint, and on copies of it with damaged weights.
-#include <filesystem>
-#include <fstream>
-#include <functional>
-
+#include "damaged_copy.h"
 #include "golden.h"
 #include "image.h"
 
 namespace evros::tests {
 namespace {
 
-namespace fs = std::filesystem;
 using Tokens = std::vector<int32_t>;
 
 Tokens micro_tokens(const std::string& sequence, size_t first, size_t count) {
@@ -132,32 +128,6 @@ TEST(Cancelled, BeforeEveryStageLeavesTheImageAndTheNextRunAlone) {
 
 // ---- damaged weights
 // ----------------------------------------------------------------------------------------------------
-
-using Changes = std::map<std::string, std::function<void(std::span<uint16_t>)>>;
-
-// A copy of the micro checkpoint whose named bfloat16 tensors went through their changes.
-std::string damaged_copy(const std::string& folder, const Changes& changes) {
-  const fs::path to = fs::path(testing::TempDir()) / ("evros_failure_test_" + folder);
-  fs::remove_all(to);
-  fs::copy(micro(), to);
-  const std::string path = (to / "model.safetensors").string();
-  fs::permissions(path, fs::perms::owner_write, fs::perm_options::add);
-  auto file = format::open_safetensors_file(io::real_io(), path);
-  CHECK(file.ok());
-  for (const auto& [name, change] : changes) {
-    const auto tensor = std::find_if(file->tensors.begin(), file->tensors.end(),
-                                     [&wanted = name](const auto& t) { return t.name == wanted; });
-    CHECK(tensor != file->tensors.end() && tensor->dtype == "BF16");
-    std::vector<uint16_t> values(tensor->bytes / sizeof(uint16_t));
-    CHECK(file->files[tensor->file]->read_at(tensor->offset, std::as_writable_bytes(std::span(values))).ok());
-    change(values);
-    std::fstream out(path, std::ios::in | std::ios::out | std::ios::binary);
-    out.seekp(static_cast<std::streamoff>(tensor->offset));
-    out.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(tensor->bytes));
-    CHECK(out.good());
-  }
-  return to.string();
-}
 
 // Two clean sequences with one that fails between them, in one batch. `prompt` and `then` are what the failing one
 // holds before and is given afterwards.
