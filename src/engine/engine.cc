@@ -134,6 +134,9 @@ Result<std::vector<Status>> Engine::run_chunk(std::span<const ChunkRow> rows, co
                  cat("a chunk of ", rows.size(), " sequences and ", tokens, " tokens; this engine runs 1 to ",
                      impl_->options.batch, " sequences and at most ", impl_->options.chunk, " tokens at once")};
   }
+  if (options.all_logits && !impl_->options.all_logits) {
+    return Error{Code::invalid_argument, "the logits of every token were asked for; this engine was loaded without all_logits"};
+  }
   EVROS_ASSIGN(state::Transaction transaction, impl_->store->begin(appends));
   std::vector<ForwardRow> forward;
   for (size_t i = 0; i < rows.size(); ++i) {
