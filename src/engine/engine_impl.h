@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "engine/forward.h"
 #include "engine/weight_loader.h"
+#include "state/snapshot.h"
 
 namespace evros::engine {
 
@@ -32,6 +33,9 @@ struct Engine::Impl {
   Status check_tokens(std::span<const int32_t> tokens) const;
   /// Raw ids before the public frontier, newest first, as ForwardRow wants them.
   Result<std::vector<int64_t>> history(SessionId session) const;
+  Result<state::SnapshotIdentity> snapshot_identity();
+  /// View::changed() of the session.
+  Result<uint64_t> image_number(SessionId session) const;
   /// Gives the spare the longest image known that is the session's first tokens, at most `most`; returns how many.
   Result<int64_t> start_spare(SessionId session, int64_t most);
 };
