@@ -4,25 +4,9 @@
 #include <thread>
 
 #include "base/str.h"
-#include "engine/forward.h"
-#include "engine/weight_loader.h"
+#include "engine/engine_impl.h"
 
 namespace evros::engine {
-
-struct Engine::Impl {
-  EngineOptions options;
-  EngineInfo info;
-  std::unique_ptr<format::ModelFile> file;
-  std::unique_ptr<device::Device> device;
-  std::unique_ptr<WeightLoader> weights;
-  std::unique_ptr<pages::RowStore> table;
-  model::Model model;
-  std::unique_ptr<state::Store> store;
-  std::unique_ptr<Forward> forward;
-
-  Status check_tokens(std::span<const int32_t> tokens) const;
-  Result<std::vector<int64_t>> history(SessionId session) const;
-};
 
 namespace {
 
@@ -34,8 +18,9 @@ Result<const kernels::Kernels*> choose_kernels(const std::string& name) {
   if (name.empty()) return &kernels::best_host_kernels();
   const kernels::Kernels* table = kernels::host_kernels(name.c_str());
   if (table == nullptr) {
-    return Error{Code::unsupported, cat("kernels \"", name, "\" are unknown or cannot run on this machine; the default here is \"",
-                                        kernels::best_host_kernels().name, "\"")};
+    return Error{Code::unsupported,
+                 cat("kernels \"", name, "\" are unknown or cannot run on this machine; the default here is \"",
+                     kernels::best_host_kernels().name, "\"")};
   }
   return table;
 }
@@ -46,14 +31,15 @@ Status Engine::Impl::check_tokens(std::span<const int32_t> tokens) const {
   if (tokens.empty()) return Error{Code::invalid_argument, "no tokens were given; at least one is needed"};
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] >= 0 && tokens[i] < model.hyper.vocab) continue;
-    return Error{Code::invalid_argument,
-                 cat("token ", i, " is ", tokens[i], "; the vocabulary of ", info.model, " has ids 0 to ", model.hyper.vocab - 1)};
+    return Error{Code::invalid_argument, cat("token ", i, " is ", tokens[i], "; the vocabulary of ", info.model,
+                                             " has ids 0 to ", model.hyper.vocab - 1)};
   }
   return {};
 }
 
 Result<std::vector<int64_t>> Engine::Impl::history(SessionId session) const {
-  std::vector<int64_t> ids(model.hyper.ple.empty() ? 0 : static_cast<size_t>(model.hyper.ngram_size - 1), model.hyper.ple_eos);
+  std::vector<int64_t> ids(model.hyper.ple.empty() ? 0 : static_cast<size_t>(model.hyper.ngram_size - 1),
+                           model.hyper.ple_eos);
   EVROS_ASSIGN(const state::View view, store->view(session));
   const int64_t known = std::min<int64_t>(view.frontier(), static_cast<int64_t>(ids.size()));
   std::vector<int32_t> newest(static_cast<size_t>(known));
@@ -69,8 +55,8 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, const std::string& path
   return load(io, device::make_host_device(thread_count(options.threads)), path, options);
 }
 
-Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device::Device> device, const std::string& path,
-                                             const EngineOptions& options) {
+Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device::Device> device,
+                                             const std::string& path, const EngineOptions& options) {
   auto impl = std::make_unique<Impl>();
   impl->options = options;
   EVROS_ASSIGN(impl->model.numerics.kv, model::parse_cache_type(options.kv));
@@ -91,6 +77,7 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device:
   const Plan& plan = impl->info.plan;
   EVROS_ASSIGN(impl->store, state::Store::create(*impl->device, impl->model.state.layout, plan.limits));
   EVROS_ASSIGN(impl->forward, Forward::create(impl->model, impl->table.get(), *impl->device, plan.pass));
+  EVROS_ASSIGN(impl->spare, impl->store->open());
   impl->weights = std::make_unique<WeightLoader>(*impl->file, *impl->device);
   EVROS_ASSIGN(impl->model.weights, model::bind(impl->model.hyper, *impl->weights));
 
@@ -114,6 +101,8 @@ Result<SessionId> Engine::open() { return impl_->store->open(); }
 Status Engine::close(SessionId session) { return impl_->store->close(session); }
 Status Engine::reset(SessionId session) { return impl_->store->reset(session); }
 Result<SessionId> Engine::fork(SessionId session) { return impl_->store->fork(session); }
+Result<CheckpointId> Engine::checkpoint(SessionId session) { return impl_->store->checkpoint(session); }
+Status Engine::release(CheckpointId checkpoint) { return impl_->store->release(checkpoint); }
 Result<int64_t> Engine::frontier(SessionId session) const { return impl_->store->frontier(session); }
 
 Result<std::vector<int32_t>> Engine::tokens(SessionId session) const {
@@ -142,8 +131,8 @@ Result<std::vector<Status>> Engine::run_chunk(std::span<const ChunkRow> rows, co
   if (rows.empty() || rows.size() > static_cast<size_t>(impl_->options.batch) ||
       tokens > static_cast<size_t>(impl_->options.chunk)) {
     return Error{Code::invalid_argument,
-                 cat("a chunk of ", rows.size(), " sequences and ", tokens, " tokens; this engine runs 1 to ", impl_->options.batch,
-                     " sequences and at most ", impl_->options.chunk, " tokens at once")};
+                 cat("a chunk of ", rows.size(), " sequences and ", tokens, " tokens; this engine runs 1 to ",
+                     impl_->options.batch, " sequences and at most ", impl_->options.chunk, " tokens at once")};
   }
   if (options.all_logits && !impl_->options.all_logits) {
     return Error{Code::invalid_argument, "the logits of every token were asked for; this engine was loaded without all_logits"};
@@ -159,23 +148,6 @@ Result<std::vector<Status>> Engine::run_chunk(std::span<const ChunkRow> rows, co
   for (size_t i = 0; i < rows.size(); ++i) clean[i] = statuses[i].ok();
   impl_->store->publish(std::move(transaction), {clean.get(), rows.size()});
   return statuses;
-}
-
-Status Engine::append(SessionId session, std::span<const int32_t> tokens, const ChunkOptions& options) {
-  EVROS_TRY(impl_->check_tokens(tokens));
-  EVROS_ASSIGN(const int64_t frontier, impl_->store->frontier(session));
-  const auto asked = static_cast<int64_t>(tokens.size());
-  if (frontier + asked > impl_->info.plan.context) {
-    return Error{Code::invalid_argument, cat("the session holds ", frontier, " tokens and ", asked,
-                                             " more were asked for; its context holds ", impl_->info.plan.context)};
-  }
-  const auto chunk = static_cast<size_t>(impl_->options.chunk);
-  for (size_t at = 0; at < tokens.size(); at += chunk) {
-    const ChunkRow row{session, tokens.subspan(at, std::min(chunk, tokens.size() - at))};
-    EVROS_ASSIGN(const std::vector<Status> statuses, run_chunk({&row, 1}, options));
-    EVROS_TRY(statuses[0]);
-  }
-  return {};
 }
 
 }  // namespace evros::engine

@@ -1,5 +1,6 @@
-// From logits to a token, as a pure function: of the logits, the counts of published tokens, the settings, and the position
-// of the token drawn. No hidden state, so a draft, a retry or a rewind draws the same token (docs/numerics.md).
+// From logits to a token, as a pure function: of the logits, the counts of published tokens, the settings, and the
+// position of the token drawn. No hidden state, so a draft, a retry or a rewind draws the same token
+// (docs/numerics.md).
 //
 // Order: logit bias, repetition penalty, presence and frequency penalties; then, unless temperature is 0 (greedy),
 // temperature, top-k, top-p, min-p, and one draw.
