@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 #include "engine/engine_impl.h"
+#include "engine/self_test.h"
 
 namespace evros::engine {
 
