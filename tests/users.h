@@ -40,6 +40,7 @@ struct Size {
   int32_t sessions = 1, batch = 1, chunk = 64;
   int64_t context = 512;
   int threads = 1;
+  int32_t checkpoints = 0;
 };
 
 inline std::unique_ptr<engine::Engine> load_sized(const std::string& path, const Size& size) {
@@ -49,6 +50,7 @@ inline std::unique_ptr<engine::Engine> load_sized(const std::string& path, const
   options.chunk = size.chunk;
   options.context = size.context;
   options.threads = size.threads;
+  options.checkpoints = size.checkpoints;
   auto engine = must_load(path, options);
   CHECK(engine != nullptr);
   return engine;

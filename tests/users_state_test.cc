@@ -18,7 +18,9 @@ void reuse_prefix(engine::Engine& engine, Reuse way, const Tokens& a, const Toke
   const auto discarded = way == Reuse::fork ? must_fork(engine, session) : session;
   must_append(engine, discarded, b);
   if (way == Reuse::fork) must_close(engine, discarded);
-  if (way == Reuse::rewind) ASSERT_TRUE(engine.rewind(session, static_cast<int64_t>(a.size())).ok());
+  if (way == Reuse::rewind) {
+    ASSERT_TRUE(engine.rewind(session, static_cast<int64_t>(a.size())).ok());
+  }
   must_append(cold, fresh, a);
   size_t done = 0;
   if (way == Reuse::rewrite) {
@@ -213,7 +215,7 @@ TEST(KeptPrefix, ItsPlaceDoesNotChangeTheResult) {
 // Back by one to twelve tokens, across the convolutions' reach, index blocks and a page: all owners of one moment, with a
 // checkpoint before or after that moment, at it, or none.
 TEST(RolledBack, ByAnyNumberOfTokensEveryOwnerIsOfTheSameMoment) {
-  const auto engine = load_micro({.sessions = 2});
+  const auto engine = load_micro({.sessions = 2, .checkpoints = 2});
   const Tokens text = draw_tokens(*engine, 91, 70), other = draw_tokens(*engine, 92, 7);
   for (const size_t held : {0u, 61u, 64u}) {
     for (size_t back = 1; back <= 12; ++back) {

@@ -137,7 +137,8 @@ Result<std::vector<Status>> Engine::run_chunk(std::span<const ChunkRow> rows, co
                      impl_->options.batch, " sequences and at most ", impl_->options.chunk, " tokens at once")};
   }
   if (options.all_logits && !impl_->options.all_logits) {
-    return Error{Code::invalid_argument, "the logits of every token were asked for; this engine was loaded without all_logits"};
+    return Error{Code::invalid_argument,
+                 "the logits of every token were asked for; this engine was loaded without all_logits"};
   }
   EVROS_ASSIGN(state::Transaction transaction, impl_->store->begin(appends));
   std::vector<ForwardRow> forward;
