@@ -109,6 +109,14 @@ void add_bench(CLI::App& root, BenchArguments& a) {
   app.add_flag("--json", a.json, "print JSON");
 }
 
+void add_verify(CLI::App& root, VerifyArguments& a) {
+  CLI::App& app = *root.add_subcommand("verify", "prove on this model and machine that histories have one set of bits");
+  add_model(app, a.model);
+  app.add_option("--budget", a.budget, "seconds; what does not fit is said")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--seed", a.seed, "of texts, cuts and faults")->capture_default_str();
+  app.add_flag("--json", a.json, "print JSON");
+}
+
 }  // namespace
 
 Arguments parse(int argc, char** argv) {
@@ -123,6 +131,7 @@ Arguments parse(int argc, char** argv) {
   SynthArguments synth_arguments;
   TraceArguments trace_arguments;
   BenchArguments bench_arguments;
+  VerifyArguments verify_arguments;
   add_run(app, run_arguments);
   add_inspect(app, inspect_arguments);
   add_tokenize(app, tokenize_arguments);
@@ -130,6 +139,7 @@ Arguments parse(int argc, char** argv) {
   add_synth(app, synth_arguments);
   add_trace(app, trace_arguments);
   add_bench(app, bench_arguments);
+  add_verify(app, verify_arguments);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -141,6 +151,7 @@ Arguments parse(int argc, char** argv) {
   if (app.got_subcommand("convert")) return convert_arguments;
   if (app.got_subcommand("synth")) return synth_arguments;
   if (app.got_subcommand("bench")) return bench_arguments;
+  if (app.got_subcommand("verify")) return verify_arguments;
   return trace_arguments;
 }
 

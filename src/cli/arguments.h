@@ -76,13 +76,20 @@ struct BenchArguments {
   bool json = false, stages = true;
 };
 
+struct VerifyArguments {
+  ModelArguments model;
+  double budget = 60;  // seconds
+  uint64_t seed = 1;
+  bool json = false;
+};
+
 /// Nothing to do: help or version was printed, or the usage was wrong; the exit code says which.
 struct Exit {
   int code;
 };
 
 using Arguments = std::variant<Exit, RunArguments, InspectArguments, TokenizeArguments, ConvertArguments, SynthArguments,
-                               TraceArguments, BenchArguments>;
+                               TraceArguments, BenchArguments, VerifyArguments>;
 
 Arguments parse(int argc, char** argv);
 
@@ -93,5 +100,6 @@ int convert(const ConvertArguments& arguments);
 int synth(const SynthArguments& arguments);
 int trace(const TraceArguments& arguments);
 int bench(const BenchArguments& arguments);
+int verify(const VerifyArguments& arguments);
 
 }  // namespace evros::cli

@@ -1,7 +1,6 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "base/str.h"
 #include "engine/engine_impl.h"
@@ -10,10 +9,6 @@
 namespace evros::engine {
 
 namespace {
-
-int thread_count(int asked) {
-  return asked > 0 ? asked : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-}
 
 Result<const kernels::Kernels*> choose_kernels(const std::string& name) {
   if (name.empty()) return &kernels::best_host_kernels();
@@ -53,7 +48,7 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, const std::string& path, const EngineOptions& options) {
-  return load(io, device::make_host_device(thread_count(options.threads)), path, options);
+  return load(io, device::make_host_device(device::thread_count(options.threads)), path, options);
 }
 
 Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device::Device> device,
@@ -89,7 +84,7 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device:
   info.numerics = impl->model.numerics.id();
   info.kernels = impl->model.kernels->name;
   info.device = impl->device->name();
-  info.threads = thread_count(options.threads);
+  info.threads = device::thread_count(options.threads);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 
