@@ -10,9 +10,13 @@
 #include "engine/engine.h"
 #include "engine/forward.h"
 #include "engine/weight_loader.h"
+#include "state/digest.h"
 #include "state/snapshot.h"
 
 namespace evros::engine {
+
+/// Raw digests under the names and the numerics id that callers see.
+Digests name_digests(const std::string& numerics, const std::vector<state::OwnerDigest>& all);
 
 struct Engine::Impl {
   EngineOptions options;
