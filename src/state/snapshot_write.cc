@@ -112,11 +112,8 @@ Status save_snapshot(io::Io& io, const std::string& path, const Store& store, co
   header.layout = layout_digest(store.layout());
   header.frontier = view.frontier();
   const std::string partial = path + ".partial";
-  Status written;
-  {
-    EVROS_ASSIGN(const std::unique_ptr<io::File> file, io.create(partial));
-    written = write_file(*file, store, view, std::move(header), attachment);
-  }
+  EVROS_ASSIGN(const std::unique_ptr<io::File> file, io.create(partial));
+  Status written = write_file(*file, store, view, std::move(header), attachment);
   if (written.ok()) written = io.rename(partial, path);
   if (!written.ok()) {
     (void)io.remove(partial);  // the error that counts is the first one
