@@ -1,6 +1,5 @@
 #include "cli/session.h"
 
-#include <charconv>
 #include <cstdio>
 
 #include "base/str.h"
@@ -14,23 +13,7 @@ namespace {
 
 std::atomic<bool> g_interrupted{false};
 
-Status parse_logit_bias(const std::vector<std::string>& list, std::map<int32_t, float>& out) {
-  for (const std::string& entry : list) {
-    int32_t id = 0;
-    float bias = 0;
-    const char* end = entry.data() + entry.size();
-    const auto [equals, id_error] = std::from_chars(entry.data(), end, id);
-    const bool split = id_error == std::errc{} && equals != end && *equals == '=';
-    if (!split || std::from_chars(equals + 1, end, bias).ptr != end || equals + 1 == end) {
-      return Error{Code::invalid_argument,
-                   cat("--logit-bias is \"", entry, "\"; it must be ID=VALUE, such as 42=-1.5")};
-    }
-    out[id] = bias;
-  }
-  return {};
-}
-
-Result<engine::ReplyParams> reply_params(const RunArguments& a, const format::SamplingDefaults& defaults) {
+engine::ReplyParams reply_params(const RunArguments& a, const format::SamplingDefaults& defaults) {
   engine::ReplyParams params;
   engine::SamplingParams& s = params.sampling;
   s.temperature = a.temperature.value_or(defaults.temperature.value_or(0.0f));
@@ -41,7 +24,7 @@ Result<engine::ReplyParams> reply_params(const RunArguments& a, const format::Sa
   s.presence_penalty = a.presence_penalty.value_or(0.0f);
   s.frequency_penalty = a.frequency_penalty.value_or(0.0f);
   s.seed = a.seed.value_or(io::real_io().now_ns() / 1000 % 1000000007);
-  EVROS_TRY(parse_logit_bias(a.logit_bias, s.logit_bias));
+  s.logit_bias = a.logit_bias;
   params.max_tokens = a.max_tokens;
   params.stop = a.stop;
   params.stop_ids = a.stop_ids;
@@ -56,8 +39,8 @@ Result<Session> open_session(const RunArguments& a) {
   EVROS_ASSIGN(const std::string path, model_path(a.model.model));
   EVROS_ASSIGN(auto engine, engine::Engine::load(io::real_io(), path, engine_options(a.model)));
   EVROS_ASSIGN(auto tokenizer, engine::load_tokenizer(engine->file()));
-  EVROS_ASSIGN(auto params, reply_params(a, engine->file().sampling()));
-  EVROS_TRY(engine::validate(params.sampling, engine->model().hyper.vocab));
+  engine::ReplyParams params = reply_params(a, engine->file().sampling());
+  EVROS_TRY(engine::validate(params, engine->model().hyper.vocab));
   EVROS_ASSIGN(const engine::SessionId id, engine->open());
   io::catch_interrupt(g_interrupted);
   return Session{std::move(engine), std::move(tokenizer), id, std::move(params), &g_interrupted};
