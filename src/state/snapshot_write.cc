@@ -97,6 +97,24 @@ Status write_file(io::File& file, const Store& store, const View& view, Snapshot
   return file.sync();
 }
 
+// The file under its temporary name, removed unless it was kept: also when memory runs out on the way.
+class Partial {
+ public:
+  Partial(io::Io& io, const std::string& path) : io_(io), path_(path + ".partial") {}
+  ~Partial() {
+    if (!kept_) (void)io_.remove(path_);  // the error that counts is the one that led here
+  }
+  Partial(const Partial&) = delete;
+  Partial& operator=(const Partial&) = delete;
+  const std::string& path() const { return path_; }
+  void keep() { kept_ = true; }
+
+ private:
+  io::Io& io_;
+  std::string path_;
+  bool kept_ = false;
+};
+
 }  // namespace
 
 Status save_snapshot(io::Io& io, const std::string& path, const Store& store, const View& view,
@@ -111,17 +129,13 @@ Status save_snapshot(io::Io& io, const std::string& path, const Store& store, co
   header.identity = identity;
   header.layout = layout_digest(store.layout());
   header.frontier = view.frontier();
-  const std::string partial = path + ".partial";
-  Status written;
+  Partial partial(io, path);
   {
-    EVROS_ASSIGN(const std::unique_ptr<io::File> file, io.create(partial));
-    written = write_file(*file, store, view, std::move(header), attachment);
+    EVROS_ASSIGN(const std::unique_ptr<io::File> file, io.create(partial.path()));
+    EVROS_TRY(write_file(*file, store, view, std::move(header), attachment));
   }
-  if (written.ok()) written = io.rename(partial, path);
-  if (!written.ok()) {
-    (void)io.remove(partial);  // the error that counts is the first one
-    return written;
-  }
+  EVROS_TRY(io.rename(partial.path(), path));
+  partial.keep();
   const size_t slash = path.rfind('/');
   return io.sync_folder(slash == std::string::npos ? "" : path.substr(0, std::max<size_t>(slash, 1)));
 }
