@@ -65,7 +65,7 @@ struct StageInfo {
   std::string_view name;     // "gdn_delta"
   int32_t layer;             // -1 where the stage belongs to no layer
   int32_t index;             // place in the stage list
-  std::span<const StageOutput> outputs;
+  std::span<const StageOutput> outputs;   // none for the finite check that follows a stage
   std::span<uint32_t> status;   // one word per sequence of the batch, device memory
 };
 

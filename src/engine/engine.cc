@@ -22,6 +22,8 @@ struct Engine::Impl {
 
   Status check_tokens(std::span<const int32_t> tokens) const;
   Result<std::vector<int64_t>> history(SessionId session) const;
+  Result<std::vector<Status>> attempt(std::span<const ChunkRow> rows, std::span<const state::Append> appends,
+                                      const ChunkOptions& chunk);
 };
 
 namespace {
@@ -34,8 +36,9 @@ Result<const kernels::Kernels*> choose_kernels(const std::string& name) {
   if (name.empty()) return &kernels::best_host_kernels();
   const kernels::Kernels* table = kernels::host_kernels(name.c_str());
   if (table == nullptr) {
-    return Error{Code::unsupported, cat("kernels \"", name, "\" are unknown or cannot run on this machine; the default here is \"",
-                                        kernels::best_host_kernels().name, "\"")};
+    return Error{Code::unsupported,
+                 cat("kernels \"", name, "\" are unknown or cannot run on this machine; the default here is \"",
+                     kernels::best_host_kernels().name, "\"")};
   }
   return table;
 }
@@ -46,20 +49,37 @@ Status Engine::Impl::check_tokens(std::span<const int32_t> tokens) const {
   if (tokens.empty()) return Error{Code::invalid_argument, "no tokens were given; at least one is needed"};
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] >= 0 && tokens[i] < model.hyper.vocab) continue;
-    return Error{Code::invalid_argument,
-                 cat("token ", i, " is ", tokens[i], "; the vocabulary of ", info.model, " has ids 0 to ", model.hyper.vocab - 1)};
+    return Error{Code::invalid_argument, cat("token ", i, " is ", tokens[i], "; the vocabulary of ", info.model,
+                                             " has ids 0 to ", model.hyper.vocab - 1)};
   }
   return {};
 }
 
 Result<std::vector<int64_t>> Engine::Impl::history(SessionId session) const {
-  std::vector<int64_t> ids(model.hyper.ple.empty() ? 0 : static_cast<size_t>(model.hyper.ngram_size - 1), model.hyper.ple_eos);
+  std::vector<int64_t> ids(model.hyper.ple.empty() ? 0 : static_cast<size_t>(model.hyper.ngram_size - 1),
+                           model.hyper.ple_eos);
   EVROS_ASSIGN(const state::View view, store->view(session));
   const int64_t known = std::min<int64_t>(view.frontier(), static_cast<int64_t>(ids.size()));
   std::vector<int32_t> newest(static_cast<size_t>(known));
   view.tokens(view.frontier() - known, newest);
   std::copy(newest.rbegin(), newest.rend(), ids.begin());
   return ids;
+}
+
+// One transaction: begin, stages, publish. An error left nothing behind.
+Result<std::vector<Status>> Engine::Impl::attempt(std::span<const ChunkRow> rows,
+                                                  std::span<const state::Append> appends, const ChunkOptions& chunk) {
+  EVROS_ASSIGN(state::Transaction transaction, store->begin(appends));
+  std::vector<ForwardRow> forward_rows;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EVROS_ASSIGN(std::vector<int64_t> before, history(rows[i].session));
+    forward_rows.push_back({&transaction.images()[i], rows[i].tokens, std::move(before)});
+  }
+  EVROS_ASSIGN(std::vector<Status> statuses, forward->run(forward_rows, chunk));
+  const auto clean = std::make_unique<bool[]>(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) clean[i] = statuses[i].ok();
+  store->publish(std::move(transaction), {clean.get(), rows.size()});
+  return statuses;
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -69,8 +89,8 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, const std::string& path
   return load(io, device::make_host_device(thread_count(options.threads)), path, options);
 }
 
-Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device::Device> device, const std::string& path,
-                                             const EngineOptions& options) {
+Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device::Device> device,
+                                             const std::string& path, const EngineOptions& options) {
   auto impl = std::make_unique<Impl>();
   impl->options = options;
   EVROS_ASSIGN(impl->model.numerics.kv, model::parse_cache_type(options.kv));
@@ -127,7 +147,10 @@ Status Engine::logits(SessionId session, std::span<float> out) const {
   CHECK(out.size() == static_cast<size_t>(impl_->model.hyper.vocab));
   EVROS_ASSIGN(const state::View view, impl_->store->view(session));
   if (view.frontier() == 0) return Error{Code::invalid_argument, "the session holds no tokens, so it has no logits"};
-  return impl_->device->download(std::as_writable_bytes(out), view.bank() + impl_->model.state.logits);
+  std::vector<float> whole(out.size());  // a download that fails may have written some of them
+  EVROS_TRY(impl_->device->download(std::as_writable_bytes(std::span(whole)), view.bank() + impl_->model.state.logits));
+  std::copy(whole.begin(), whole.end(), out.begin());
+  return {};
 }
 
 Result<std::vector<Status>> Engine::run_chunk(std::span<const ChunkRow> rows, const ChunkOptions& options) {
@@ -142,19 +165,12 @@ Result<std::vector<Status>> Engine::run_chunk(std::span<const ChunkRow> rows, co
   if (rows.empty() || rows.size() > static_cast<size_t>(impl_->options.batch) ||
       tokens > static_cast<size_t>(impl_->options.chunk)) {
     return Error{Code::invalid_argument,
-                 cat("a chunk of ", rows.size(), " sequences and ", tokens, " tokens; this engine runs 1 to ", impl_->options.batch,
-                     " sequences and at most ", impl_->options.chunk, " tokens at once")};
+                 cat("a chunk of ", rows.size(), " sequences and ", tokens, " tokens; this engine runs 1 to ",
+                     impl_->options.batch, " sequences and at most ", impl_->options.chunk, " tokens at once")};
   }
-  EVROS_ASSIGN(state::Transaction transaction, impl_->store->begin(appends));
-  std::vector<ForwardRow> forward;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    EVROS_ASSIGN(std::vector<int64_t> history, impl_->history(rows[i].session));
-    forward.push_back({&transaction.images()[i], rows[i].tokens, std::move(history)});
-  }
-  EVROS_ASSIGN(std::vector<Status> statuses, impl_->forward->run(forward, options));
-  const auto clean = std::make_unique<bool[]>(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) clean[i] = statuses[i].ok();
-  impl_->store->publish(std::move(transaction), {clean.get(), rows.size()});
+  auto statuses = impl_->attempt(rows, appends, options);
+  // No sequence is to blame for what the device reports, and nothing public has changed: once more, from the start.
+  if (!statuses.ok() && statuses.error().code == Code::device) statuses = impl_->attempt(rows, appends, options);
   return statuses;
 }
 

@@ -33,17 +33,17 @@ namespace evros::engine {
 using SessionId = state::SlotId;
 
 struct EngineOptions {
-  std::string numerics = "N1";       // or "N1-f32"
-  std::string kv = "f16";            // K/V cache type: f32, f16, bf16
-  std::string kernels;               // table by name; empty: the fastest that this machine runs
-  int threads = 0;                   // 0: one per core
-  int64_t context = 0;               // longest sequence in tokens; 0: the model's own, or kDefaultContext if that is less
-  int32_t sessions = 1;              // sequences alive at once
-  int32_t batch = 1;                 // sequences in one chunk at most
-  int32_t chunk = 128;               // tokens in one chunk at most, all sequences together
-  bool all_logits = false;           // observers may ask for the logits of every row (costs chunk x vocabulary floats)
-  bool trace = false;                // observers may read what the PLE adds
-  pages::RowStoreOptions table;      // how the n-gram table is kept
+  std::string numerics = "N1";   // or "N1-f32"
+  std::string kv = "f16";        // K/V cache type: f32, f16, bf16
+  std::string kernels;           // table by name; empty: the fastest that this machine runs
+  int threads = 0;               // 0: one per core
+  int64_t context = 0;           // longest sequence in tokens; 0: the model's own, or kDefaultContext if that is less
+  int32_t sessions = 1;          // sequences alive at once
+  int32_t batch = 1;             // sequences in one chunk at most
+  int32_t chunk = 128;           // tokens in one chunk at most, all sequences together
+  bool all_logits = false;       // observers may ask for the logits of every row (costs chunk x vocabulary floats)
+  bool trace = false;            // observers may read what the PLE adds
+  pages::RowStoreOptions table;  // how the n-gram table is kept
 };
 constexpr int64_t kDefaultContext = 32768;
 
@@ -59,7 +59,7 @@ struct EngineInfo {
 /// One sequence's tokens in a chunk.
 struct ChunkRow {
   SessionId session;
-  std::span<const int32_t> tokens;   // at least one, each below the vocabulary
+  std::span<const int32_t> tokens;  // at least one, each below the vocabulary
 };
 
 /// Called between the stages of a chunk, on the running thread: `next` is about to run, null after the last. An error
@@ -67,8 +67,8 @@ struct ChunkRow {
 using Observer = std::function<Status(const model::Pass& pass, const model::Stage* next)>;
 
 struct ChunkOptions {
-  bool all_logits = false;                       // needs EngineOptions::all_logits
-  const std::atomic<bool>* cancel = nullptr;     // looked at before every stage
+  bool all_logits = false;                    // needs EngineOptions::all_logits
+  const std::atomic<bool>* cancel = nullptr;  // looked at before every stage
   const Observer* observer = nullptr;
 };
 
@@ -77,8 +77,8 @@ class Engine {
   /// Opens the model (headers), checks that it can run here and that it fits, and makes its weights resident.
   static Result<std::unique_ptr<Engine>> load(io::Io& io, const std::string& path, const EngineOptions& options);
   /// The same on a given device instead of the machine's cores; kernels must be able to run there.
-  static Result<std::unique_ptr<Engine>> load(io::Io& io, std::unique_ptr<device::Device> device, const std::string& path,
-                                              const EngineOptions& options);
+  static Result<std::unique_ptr<Engine>> load(io::Io& io, std::unique_ptr<device::Device> device,
+                                              const std::string& path, const EngineOptions& options);
   ~Engine();
 
   const EngineInfo& info() const;
@@ -99,8 +99,9 @@ class Engine {
   /// Logits of the newest token into `out` [vocab]; Code::invalid_argument for a session without tokens.
   Status logits(SessionId session, std::span<float> out) const;
 
-  /// Runs one transaction over the rows: each row's status, or an error for all of them. A row that failed was dropped; the
-  /// others are published.
+  /// Runs one transaction over the rows: each row's status, or an error for all of them. A row that failed was dropped;
+  /// the others are published. A fault of the device that no row is to blame for (Code::device) is retried once, so
+  /// `observer` may see the stages twice.
   Result<std::vector<Status>> run_chunk(std::span<const ChunkRow> rows, const ChunkOptions& options = {});
 
   /// Appends any number of tokens in chunks. Refused before any work when they cannot fit.

@@ -7,7 +7,8 @@
 
 namespace evros::engine {
 
-Forward::Forward(const model::Model& model, pages::RowStore* table, device::Device& device, const model::PassLimits& limits)
+Forward::Forward(const model::Model& model, pages::RowStore* table, device::Device& device,
+                 const model::PassLimits& limits)
     : model_(model),
       table_(table),
       device_(device),
@@ -15,8 +16,8 @@ Forward::Forward(const model::Model& model, pages::RowStore* table, device::Devi
       rope_(model.hyper.rope_dims, model.hyper.rope_theta),
       stages_(model::make_stages(model.hyper)) {}
 
-Result<std::unique_ptr<Forward>> Forward::create(const model::Model& model, pages::RowStore* table, device::Device& device,
-                                                 const model::PassLimits& limits) {
+Result<std::unique_ptr<Forward>> Forward::create(const model::Model& model, pages::RowStore* table,
+                                                 device::Device& device, const model::PassLimits& limits) {
   std::unique_ptr<Forward> forward(new Forward(model, table, device, limits));
   const uint64_t bytes = model::carve_scratch(model.hyper, limits, model.ple_row_bytes, nullptr).bytes;
   EVROS_ASSIGN(forward->memory_, device.allocate(bytes, "the scratch of a forward pass"));
@@ -61,7 +62,7 @@ Status Forward::upload_rope() {
   };
   fill(0);
   EVROS_TRY(upload(scratch_.rope, rows));
-  const float* done = nullptr;   // layers of one ratio share their rows
+  const float* done = nullptr;  // layers of one ratio share their rows
   for (size_t layer = 0; layer < scratch_.block_rope.size(); ++layer) {
     if (scratch_.block_rope[layer] == nullptr || scratch_.block_rope[layer] == done) continue;
     done = scratch_.block_rope[layer];
@@ -111,17 +112,20 @@ Status Forward::upload_inputs() {
 
 Result<std::vector<Status>> Forward::read_status(size_t sequences) {
   std::vector<uint32_t> words(sequences);
-  EVROS_TRY(device_.download(std::as_writable_bytes(std::span(words)), reinterpret_cast<const std::byte*>(scratch_.status)));
+  EVROS_TRY(
+      device_.download(std::as_writable_bytes(std::span(words)), reinterpret_cast<const std::byte*>(scratch_.status)));
   std::vector<Status> statuses(sequences);
   for (size_t s = 0; s < sequences; ++s) {
     if (words[s] & kernels::kIndexRange) {
       statuses[s] = Error{Code::device, "a kernel met an index outside its table"};
     } else if (words[s] & kernels::kNonFinite) {
-      statuses[s] = Error{Code::non_finite, cat("a stage produced NaN or infinity in tokens ", sequence_[s].position, " to ",
-                                                sequence_[s].position + sequence_[s].rows - 1)};
+      statuses[s] = Error{Code::non_finite, cat("a stage produced NaN or infinity in tokens ", sequence_[s].position,
+                                                " to ", sequence_[s].position + sequence_[s].rows - 1)};
     } else if (words[s] & kernels::kCacheOverflow) {
-      statuses[s] = Error{Code::non_finite, cat("a key or value is too large for the cache type of ", model_.numerics.id(),
-                                                "; --kv f32 or bf16 holds it")};
+      statuses[s] = Error{Code::non_finite, cat("a key or value is too large for the cache type of ",
+                                                model_.numerics.id(), "; --kv f32 or bf16 holds it")};
+    } else if (words[s] != 0) {  // only a word of zero may be published
+      statuses[s] = Error{Code::device, cat("the device set the unknown status word ", words[s])};
     }
   }
   return statuses;
@@ -136,11 +140,13 @@ Result<std::vector<Status>> Forward::run(std::span<const ForwardRow> rows, const
   const int32_t page_tokens = model_.state.layout.page_tokens;
   EVROS_TRY(upload_inputs());
   if (table_ != nullptr) EVROS_TRY(upload_table_rows(rows));
-  const model::Pass pass{&model_, &scratch_,
-                         {n, sequences, page_tokens, scratch_.sequence, scratch_.row_sequence, scratch_.row_position, scratch_.status},
-                         {sequences, sequences, page_tokens, scratch_.last_sequence, scratch_.last_row_sequence,
-                          scratch_.last_position, scratch_.status},
-                         options.all_logits};
+  const model::Pass pass{
+      &model_,
+      &scratch_,
+      {n, sequences, page_tokens, scratch_.sequence, scratch_.row_sequence, scratch_.row_position, scratch_.status},
+      {sequences, sequences, page_tokens, scratch_.last_sequence, scratch_.last_row_sequence, scratch_.last_position,
+       scratch_.status},
+      options.all_logits};
   EVROS_TRY(model::run_stages(pass, stages_, device_, [&](const model::Stage* next) -> Status {
     if (options.cancel != nullptr && options.cancel->load(std::memory_order_relaxed)) {
       return Error{Code::cancelled, cat("cancelled before stage ", next == nullptr ? "publish" : next->name)};

@@ -18,14 +18,12 @@ struct HeadPass {
   const format::HyperParams& hyper() const { return pass.model->hyper; }
   const kernels::Kernels& kernels() const { return *pass.model->kernels; }
   const kernels::Batch& logit_rows() const { return pass.all_logits ? pass.batch : pass.last; }
-  AttentionLayer attention() const {
-    return {&weights().layer.attention, pages.k, pages.v, {}, 0, 0, 0, nullptr};
-  }
+  AttentionLayer attention() const { return {&weights().layer.attention, pages.k, pages.v, {}, 0, 0, 0, nullptr}; }
 };
 
 struct HeadStage {
   const char* name;
-  bool logit_rows;   // runs over HeadPass::logit_rows
+  bool logit_rows;  // runs over HeadPass::logit_rows
   void (*run)(const HeadPass& head, device::Queue& queue);
   void (*outputs)(const HeadPass& head, StageOutputs& outputs);
 };
@@ -36,12 +34,12 @@ void hidden_norm(const HeadPass& head, device::Queue& queue, float* y, int64_t s
   const bool flat = head.norm == HiddenNorm::flat;
   const int32_t width = flat ? static_cast<int32_t>(wide) : h.hidden;
   head.kernels().rms_norm(queue, head.pass.batch,
-                          {head.mtp.hidden, wide, width, head.weights().hidden_norm, width, flat ? 1 : h.hc_count, width,
-                           h.rms_eps, y, stride, width});
+                          {head.mtp.hidden, wide, width, head.weights().hidden_norm, width, flat ? 1 : h.hc_count,
+                           width, h.rms_eps, y, stride, width});
 }
 
-// (e | n[s]) must lie together for one product. A joined row is one stream's place and then all of n, so e written before
-// n[s] covers n[s - 1], which nobody needs any more: no stream is copied.
+// (e | n[s]) must lie together for one product. A joined row is one stream's place and then all of n, so e written
+// before n[s] covers n[s - 1], which nobody needs any more: no stream is copied.
 void join(const HeadPass& head, device::Queue& queue) {
   const auto& h = head.hyper();
   const auto& s = *head.pass.scratch;
@@ -58,8 +56,7 @@ void join(const HeadPass& head, device::Queue& queue) {
     k.rms_norm(queue, batch,
                {s.u, hidden, hidden, head.weights().embed_norm, 0, 1, h.hidden, h.rms_eps, pair, stride, hidden});
     if (integers) k.quantize(queue, batch, {pair, stride, 2 * hidden, s.xq});
-    k.matmul(queue, batch,
-             {w, pair, stride, integers ? s.xq : kernels::QuantRows{}, s.x + stream * hidden, wide});
+    k.matmul(queue, batch, {w, pair, stride, integers ? s.xq : kernels::QuantRows{}, s.x + stream * hidden, wide});
   }
 }
 
@@ -99,7 +96,8 @@ constexpr HeadStage kStages[] = {
      outputs_of<kAttnRead>},
     {"mtp_attn_project", false, [](const HeadPass& p, Q& q) { attention_project(p.pass, q, p.attention()); },
      project_outputs},
-    {"mtp_attn_store", false, [](const HeadPass& p, Q& q) { attention_store(p.pass, q, p.attention()); }, store_outputs},
+    {"mtp_attn_store", false, [](const HeadPass& p, Q& q) { attention_store(p.pass, q, p.attention()); },
+     store_outputs},
     {"mtp_attention", false, [](const HeadPass& p, Q& q) { attention_attend(p.pass, q, p.attention()); },
      outputs_of<kAttention>},
     {"mtp_attn_out", false, [](const HeadPass& p, Q& q) { attention_out(p.pass, q, p.attention()); },
@@ -119,7 +117,7 @@ constexpr HeadStage kStages[] = {
     {"mtp_logits", true,
      [](const HeadPass& p, Q& q) {
        Products(p.pass, p.logit_rows(), q, p.pass.scratch->u, p.hyper().hidden)(p.pass.model->weights.output,
-                                                                               p.pass.scratch->logits);
+                                                                                p.pass.scratch->logits);
      },
      outputs_of<kLogits>},
 };
@@ -149,7 +147,8 @@ MtpScratch carve_mtp_scratch(const format::HyperParams& hyper, const PassLimits&
   return mtp;
 }
 
-Status run_mtp(const Pass& pass, const MtpScratch& mtp, const MtpPages& pages, HiddenNorm norm, device::Device& device) {
+Status run_mtp(const Pass& pass, const MtpScratch& mtp, const MtpPages& pages, HiddenNorm norm,
+               device::Device& device) {
   CHECK(pass.model->weights.mtp.has_value() && pass.scratch == &mtp.scratch);
   const HeadPass head{pass, mtp, pages, norm};
   int32_t index = 0;
@@ -157,15 +156,10 @@ Status run_mtp(const Pass& pass, const MtpScratch& mtp, const MtpPages& pages, H
     StageOutputs outputs;
     stage.outputs(head, outputs);
     const std::span<const device::StageOutput> blocks(outputs.blocks.data(), static_cast<size_t>(outputs.count));
-    const device::StageInfo info{stage.name, -1, index++, blocks,
-                                 {pass.scratch->status, static_cast<size_t>(pass.batch.sequences)}};
-    EVROS_TRY(device.launch(info, [&](device::Queue& queue) {
-      stage.run(head, queue);
-      for (const device::StageOutput& block : blocks) {
-        pass.model->kernels->check_finite(queue, stage.logit_rows ? head.logit_rows() : pass.batch,
-                                          {block.data, block.stride, block.width});
-      }
-    }));
+    const device::StageInfo info{
+        stage.name, -1, index++, blocks, {pass.scratch->status, static_cast<size_t>(pass.batch.sequences)}};
+    EVROS_TRY(launch_checked(pass, info, stage.logit_rows ? head.logit_rows() : pass.batch, device,
+                             [&](device::Queue& queue) { stage.run(head, queue); }));
   }
   return device.finish();
 }
