@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "sim/faulty_device.h"
 #include "sim/faulty_io.h"
+#include "sim/memory_faults_testing.h"
 #include "sim/oracle.h"
 
 namespace evros::sim {
@@ -100,12 +101,14 @@ inline Operation chunk(std::vector<std::vector<int32_t>> tokens) {
     };
     std::vector<engine::ChunkRow> rows;
     for (const size_t i : which) rows.push_back({world.sessions[i], tokens[i]});
+    const MemoryFaults memory(*world.faults);
     return world.engine->run_chunk(rows, {.cancel = &world.faults->cancel_flag(), .observer = &observer});
   };
   return operation;
 }
 
-/// An operation on one session that says only whether it worked.
+/// An operation on one session that says only whether it worked. `run` makes a MemoryFaults around its call of the
+/// engine.
 inline Operation single(std::string name, std::function<Status(World& world)> run) {
   Operation operation;
   operation.name = std::move(name);

@@ -7,8 +7,8 @@
 namespace evros::sim {
 namespace {
 
-// 0x5A5A5A5A is 1.5e16 as a float: finite, so that no finite check can save a result that was never computed.
-constexpr uint8_t kRubbish = 0x5A;
+// 0x3F3F3F3F is 0.75 as a float: finite and harmless, so that no finite check saves a result that was never computed.
+constexpr uint8_t kRubbish = 0x3F;
 
 Error injected(FaultKind kind) { return {Code::device, cat("injected: ", fault_name(kind), " failed")}; }
 

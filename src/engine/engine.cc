@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <new>
 #include <thread>
 
 #include "base/str.h"
@@ -27,6 +28,10 @@ struct Engine::Impl {
 };
 
 namespace {
+
+// std::bad_alloc crosses folders and ends here, at every entry; what it unwound was private. The sentence is short
+// enough to need no memory itself.
+Error no_memory() { return {Code::out_of_memory, "out of memory"}; }
 
 int thread_count(int asked) {
   return asked > 0 ? asked : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -85,12 +90,14 @@ Result<std::vector<Status>> Engine::Impl::attempt(std::span<const ChunkRow> rows
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
-Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, const std::string& path, const EngineOptions& options) {
+Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, const std::string& path, const EngineOptions& options) try {
   return load(io, device::make_host_device(thread_count(options.threads)), path, options);
+} catch (const std::bad_alloc&) {
+  return no_memory();
 }
 
 Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device::Device> device,
-                                             const std::string& path, const EngineOptions& options) {
+                                             const std::string& path, const EngineOptions& options) try {
   auto impl = std::make_unique<Impl>();
   impl->options = options;
   EVROS_ASSIGN(impl->model.numerics.kv, model::parse_cache_type(options.kv));
@@ -122,6 +129,8 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device:
   info.device = impl->device->name();
   info.threads = thread_count(options.threads);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+} catch (const std::bad_alloc&) {
+  return no_memory();
 }
 
 const EngineInfo& Engine::info() const { return impl_->info; }
@@ -130,20 +139,36 @@ const model::Model& Engine::model() const { return impl_->model; }
 device::Device& Engine::device() const { return *impl_->device; }
 const state::Store& Engine::store() const { return *impl_->store; }
 
-Result<SessionId> Engine::open() { return impl_->store->open(); }
-Status Engine::close(SessionId session) { return impl_->store->close(session); }
-Status Engine::reset(SessionId session) { return impl_->store->reset(session); }
-Result<SessionId> Engine::fork(SessionId session) { return impl_->store->fork(session); }
-Result<int64_t> Engine::frontier(SessionId session) const { return impl_->store->frontier(session); }
+Result<SessionId> Engine::open() try { return impl_->store->open(); } catch (const std::bad_alloc&) {
+  return no_memory();
+}
+Status Engine::close(SessionId session) try { return impl_->store->close(session); } catch (const std::bad_alloc&) {
+  return no_memory();
+}
+Status Engine::reset(SessionId session) try { return impl_->store->reset(session); } catch (const std::bad_alloc&) {
+  return no_memory();
+}
+Result<SessionId> Engine::fork(SessionId session) try {
+  return impl_->store->fork(session);
+} catch (const std::bad_alloc&) {
+  return no_memory();
+}
+Result<int64_t> Engine::frontier(SessionId session) const try {
+  return impl_->store->frontier(session);
+} catch (const std::bad_alloc&) {
+  return no_memory();
+}
 
-Result<std::vector<int32_t>> Engine::tokens(SessionId session) const {
+Result<std::vector<int32_t>> Engine::tokens(SessionId session) const try {
   EVROS_ASSIGN(const state::View view, impl_->store->view(session));
   std::vector<int32_t> ids(static_cast<size_t>(view.frontier()));
   view.tokens(0, ids);
   return ids;
+} catch (const std::bad_alloc&) {
+  return no_memory();
 }
 
-Status Engine::logits(SessionId session, std::span<float> out) const {
+Status Engine::logits(SessionId session, std::span<float> out) const try {
   CHECK(out.size() == static_cast<size_t>(impl_->model.hyper.vocab));
   EVROS_ASSIGN(const state::View view, impl_->store->view(session));
   if (view.frontier() == 0) return Error{Code::invalid_argument, "the session holds no tokens, so it has no logits"};
@@ -151,9 +176,11 @@ Status Engine::logits(SessionId session, std::span<float> out) const {
   EVROS_TRY(impl_->device->download(std::as_writable_bytes(std::span(whole)), view.bank() + impl_->model.state.logits));
   std::copy(whole.begin(), whole.end(), out.begin());
   return {};
+} catch (const std::bad_alloc&) {
+  return no_memory();
 }
 
-Result<std::vector<Status>> Engine::run_chunk(std::span<const ChunkRow> rows, const ChunkOptions& options) {
+Result<std::vector<Status>> Engine::run_chunk(std::span<const ChunkRow> rows, const ChunkOptions& options) try {
   const device::FloatEnvironment environment;
   std::vector<state::Append> appends;
   size_t tokens = 0;
@@ -172,9 +199,11 @@ Result<std::vector<Status>> Engine::run_chunk(std::span<const ChunkRow> rows, co
   // No sequence is to blame for what the device reports, and nothing public has changed: once more, from the start.
   if (!statuses.ok() && statuses.error().code == Code::device) statuses = impl_->attempt(rows, appends, options);
   return statuses;
+} catch (const std::bad_alloc&) {
+  return no_memory();
 }
 
-Status Engine::append(SessionId session, std::span<const int32_t> tokens, const ChunkOptions& options) {
+Status Engine::append(SessionId session, std::span<const int32_t> tokens, const ChunkOptions& options) try {
   EVROS_TRY(impl_->check_tokens(tokens));
   EVROS_ASSIGN(const int64_t frontier, impl_->store->frontier(session));
   const auto asked = static_cast<int64_t>(tokens.size());
@@ -189,6 +218,8 @@ Status Engine::append(SessionId session, std::span<const int32_t> tokens, const 
     EVROS_TRY(statuses[0]);
   }
   return {};
+} catch (const std::bad_alloc&) {
+  return no_memory();
 }
 
 }  // namespace evros::engine
