@@ -57,7 +57,7 @@ void plan_json(JsonWriter& json, const Result<engine::Plan>& plan) {
     json.begin_object().key("refused").value(plan.error().message).end_object();
     return;
   }
-  json.begin_object().key("context").value(plan->context).key("sessions").value(plan->limits.slots);
+  json.begin_object().key("context").value(plan->context).key("sessions").value(plan->sessions);
   json.key("weight_bytes").value(plan->weight_bytes).key("table_bytes").value(plan->table_bytes);
   json.key("table_memory_bytes").value(plan->table_memory_bytes).key("bank_bytes").value(plan->bank_bytes);
   json.key("banks").value(plan->limits.banks).key("page_bytes").value(plan->page_bytes).key("pages").value(plan->limits.pages);

@@ -1,37 +1,14 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <new>
 #include <thread>
 
 #include "base/str.h"
-#include "engine/forward.h"
-#include "engine/weight_loader.h"
+#include "engine/engine_impl.h"
 
 namespace evros::engine {
 
-struct Engine::Impl {
-  EngineOptions options;
-  EngineInfo info;
-  std::unique_ptr<format::ModelFile> file;
-  std::unique_ptr<device::Device> device;
-  std::unique_ptr<WeightLoader> weights;
-  std::unique_ptr<pages::RowStore> table;
-  model::Model model;
-  std::unique_ptr<state::Store> store;
-  std::unique_ptr<Forward> forward;
-
-  Status check_tokens(std::span<const int32_t> tokens) const;
-  Result<std::vector<int64_t>> history(SessionId session) const;
-  Result<std::vector<Status>> attempt(std::span<const ChunkRow> rows, std::span<const state::Append> appends,
-                                      const ChunkOptions& chunk);
-};
-
 namespace {
-
-// std::bad_alloc crosses folders and ends here, at every entry; what it unwound was private. The sentence is short
-// enough to need no memory itself.
-Error no_memory() { return {Code::out_of_memory, "out of memory"}; }
 
 int thread_count(int asked) {
   return asked > 0 ? asked : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -71,7 +48,6 @@ Result<std::vector<int64_t>> Engine::Impl::history(SessionId session) const {
   return ids;
 }
 
-// One transaction: begin, stages, publish. An error left nothing behind.
 Result<std::vector<Status>> Engine::Impl::attempt(std::span<const ChunkRow> rows,
                                                   std::span<const state::Append> appends, const ChunkOptions& chunk) {
   EVROS_ASSIGN(state::Transaction transaction, store->begin(appends));
@@ -118,6 +94,7 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device:
   const Plan& plan = impl->info.plan;
   EVROS_ASSIGN(impl->store, state::Store::create(*impl->device, impl->model.state.layout, plan.limits));
   EVROS_ASSIGN(impl->forward, Forward::create(impl->model, impl->table.get(), *impl->device, plan.pass));
+  EVROS_ASSIGN(impl->spare, impl->store->open());
   impl->weights = std::make_unique<WeightLoader>(*impl->file, *impl->device);
   EVROS_ASSIGN(impl->model.weights, model::bind(impl->model.hyper, *impl->weights));
 
@@ -139,24 +116,26 @@ const model::Model& Engine::model() const { return impl_->model; }
 device::Device& Engine::device() const { return *impl_->device; }
 const state::Store& Engine::store() const { return *impl_->store; }
 
-Result<SessionId> Engine::open() try { return impl_->store->open(); } catch (const std::bad_alloc&) {
-  return no_memory();
+Result<SessionId> Engine::open() {
+  return guarded([&] { return impl_->store->open(); });
 }
-Status Engine::close(SessionId session) try { return impl_->store->close(session); } catch (const std::bad_alloc&) {
-  return no_memory();
+Status Engine::close(SessionId session) {
+  return guarded([&] { return impl_->store->close(session); });
 }
-Status Engine::reset(SessionId session) try { return impl_->store->reset(session); } catch (const std::bad_alloc&) {
-  return no_memory();
+Status Engine::reset(SessionId session) {
+  return guarded([&] { return impl_->store->reset(session); });
 }
-Result<SessionId> Engine::fork(SessionId session) try {
-  return impl_->store->fork(session);
-} catch (const std::bad_alloc&) {
-  return no_memory();
+Result<SessionId> Engine::fork(SessionId session) {
+  return guarded([&] { return impl_->store->fork(session); });
 }
-Result<int64_t> Engine::frontier(SessionId session) const try {
-  return impl_->store->frontier(session);
-} catch (const std::bad_alloc&) {
-  return no_memory();
+Result<CheckpointId> Engine::checkpoint(SessionId session) {
+  return guarded([&] { return impl_->store->checkpoint(session); });
+}
+Status Engine::release(CheckpointId checkpoint) {
+  return guarded([&] { return impl_->store->release(checkpoint); });
+}
+Result<int64_t> Engine::frontier(SessionId session) const {
+  return guarded([&] { return impl_->store->frontier(session); });
 }
 
 Result<std::vector<int32_t>> Engine::tokens(SessionId session) const try {
@@ -199,25 +178,6 @@ Result<std::vector<Status>> Engine::run_chunk(std::span<const ChunkRow> rows, co
   // No sequence is to blame for what the device reports, and nothing public has changed: once more, from the start.
   if (!statuses.ok() && statuses.error().code == Code::device) statuses = impl_->attempt(rows, appends, options);
   return statuses;
-} catch (const std::bad_alloc&) {
-  return no_memory();
-}
-
-Status Engine::append(SessionId session, std::span<const int32_t> tokens, const ChunkOptions& options) try {
-  EVROS_TRY(impl_->check_tokens(tokens));
-  EVROS_ASSIGN(const int64_t frontier, impl_->store->frontier(session));
-  const auto asked = static_cast<int64_t>(tokens.size());
-  if (frontier + asked > impl_->info.plan.context) {
-    return Error{Code::invalid_argument, cat("the session holds ", frontier, " tokens and ", asked,
-                                             " more were asked for; its context holds ", impl_->info.plan.context)};
-  }
-  const auto chunk = static_cast<size_t>(impl_->options.chunk);
-  for (size_t at = 0; at < tokens.size(); at += chunk) {
-    const ChunkRow row{session, tokens.subspan(at, std::min(chunk, tokens.size() - at))};
-    EVROS_ASSIGN(const std::vector<Status> statuses, run_chunk({&row, 1}, options));
-    EVROS_TRY(statuses[0]);
-  }
-  return {};
 } catch (const std::bad_alloc&) {
   return no_memory();
 }

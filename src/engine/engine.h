@@ -2,12 +2,14 @@
 //
 //   EVROS_ASSIGN(auto engine, Engine::load(io::real_io(), "model.gguf", {}));
 //   EVROS_ASSIGN(SessionId session, engine->open());
-//   EVROS_TRY(engine->append(session, prompt));          // prefill in chunks, each published or not there at all
+//   EVROS_TRY(engine->append(session, prompt));          // all of it published, or nothing
 //   EVROS_TRY(engine->logits(session, logits));          // of the newest token
+//   EVROS_TRY(engine->rewind(session, 10));              // to any position, as if the rest had never been
+//   EVROS_TRY(engine->save(session, "talk.evros"));      // and restore() in another process goes on with the same bits
 //
-// Thread rule: one thread at a time runs chunks (append, run_chunk); every other method may be called from any thread
-// while it does. Effect of failure: an error leaves every session and every caller's buffer as they were, except that
-// append() keeps the chunks that it had already published.
+// Thread rule: one thread at a time drives the engine (run_chunk, append, rewind, rewrite, digests, save, restore);
+// every other method may be called from any thread while it does. Effect of failure, for every method: an error, a
+// cancellation included, leaves every session and every caller's buffer as they were.
 #pragma once
 
 #include <atomic>
@@ -31,6 +33,8 @@ namespace evros::engine {
 
 /// Address of a sequence; stale after close().
 using SessionId = state::SlotId;
+/// Address of a checkpoint; stale after release() and when its session leaves it behind (state::Store::checkpoint).
+using CheckpointId = state::CheckpointId;
 
 struct EngineOptions {
   std::string numerics = "N1";   // or "N1-f32"
@@ -39,6 +43,7 @@ struct EngineOptions {
   int threads = 0;               // 0: one per core
   int64_t context = 0;           // longest sequence in tokens; 0: the model's own, or kDefaultContext if that is less
   int32_t sessions = 1;          // sequences alive at once
+  int32_t checkpoints = 0;       // held at once; each costs a bank and a page
   int32_t batch = 1;             // sequences in one chunk at most
   int32_t chunk = 128;           // tokens in one chunk at most, all sequences together
   bool all_logits = false;       // observers may ask for the logits of every row (costs chunk x vocabulary floats)
@@ -72,6 +77,17 @@ struct ChunkOptions {
   const Observer* observer = nullptr;
 };
 
+/// Digests of all owners of a session (docs/state.md "Digests"), 32 hexadecimal digits each, with the numerics id mixed
+/// in: equal for equal histories, wherever and however they were computed.
+struct Digests {
+  struct Entry {
+    std::string owner, hex;
+  };
+  std::string numerics;
+  std::vector<Entry> owners;  // in the order of state::Owner
+  std::string combined;       // one over all owners but mtp_rows
+};
+
 class Engine {
  public:
   /// Opens the model (headers), checks that it can run here and that it fits, and makes its weights resident.
@@ -91,7 +107,12 @@ class Engine {
   Result<SessionId> open();
   Status close(SessionId session);
   Status reset(SessionId session);
+  /// A second session with the same history; copies nothing.
   Result<SessionId> fork(SessionId session);
+
+  /// Holds the session's image, so that rewinding to it or beyond it costs no replay up to there. Copies nothing.
+  Result<CheckpointId> checkpoint(SessionId session);
+  Status release(CheckpointId checkpoint);
 
   /// Tokens that the session holds.
   Result<int64_t> frontier(SessionId session) const;
@@ -101,15 +122,38 @@ class Engine {
 
   /// Runs one transaction over the rows: each row's status, or an error for all of them. A row that failed was dropped;
   /// the others are published. A fault of the device that no row is to blame for (Code::device) is retried once, so
-  /// `observer` may see the stages twice.
+  /// that `observer` may see the stages twice.
   Result<std::vector<Status>> run_chunk(std::span<const ChunkRow> rows, const ChunkOptions& options = {});
 
-  /// Appends any number of tokens in chunks. Refused before any work when they cannot fit.
+  /// Appends any number of tokens. Refused before any work when they cannot fit. What needs more than one chunk is
+  /// computed in a hidden sequence and shown at once; `options` hold for each chunk.
   Status append(SessionId session, std::span<const int32_t> tokens, const ChunkOptions& options = {});
+
+  /// The session becomes what it was after its first `n` tokens, 0 <= n <= frontier, logits included; bit for bit what
+  /// a session is that never had more. The tokens since the nearest checkpoint (of any session with that beginning), or
+  /// since the start, are computed again, hidden; n == frontier does nothing.
+  Status rewind(SessionId session, int64_t n, const ChunkOptions& options = {});
+
+  /// rewind(keep) and append(tokens) in one step: the session goes from the old history to the new one, or stays.
+  /// Returns how many of the first `keep` tokens needed no computing.
+  Result<int64_t> rewrite(SessionId session, int64_t keep, std::span<const int32_t> tokens,
+                          const ChunkOptions& options = {});
+
+  /// Reads everything that the session owns: 150 MB and more for a real model.
+  Result<Digests> digests(SessionId session) const;
+
+  /// SHA-256 of what makes the model this model (docs/state.md "Model identity"), 64 hexadecimal digits. Reads 8 KiB of
+  /// each tensor the first time.
+  Result<std::string> model_identity();
 
  private:
   struct Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
+  /// Appends chunk by chunk, publishing each.
+  Status append_chunks(SessionId session, std::span<const int32_t> tokens, const ChunkOptions& options);
+  /// Makes `history` and `tokens` in the spare sequence and lets that replace the image that was `seen`.
+  Result<int64_t> rewrite_hidden(SessionId session, uint64_t seen, std::vector<int32_t> history,
+                                 std::span<const int32_t> tokens, const ChunkOptions& options);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,4 +1,5 @@
-// The engine's contract on the micro model: what a refused, failed or cancelled call leaves behind, and what sessions share.
+// The engine's contract on the micro model: what a refused, failed or cancelled call leaves behind, and what sessions
+// share.
 #include "engine/engine.h"
 
 #include <gtest/gtest.h>

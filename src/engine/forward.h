@@ -20,14 +20,14 @@ namespace evros::engine {
 struct ForwardRow {
   const state::Image* image;
   std::span<const int32_t> tokens;
-  std::vector<int64_t> history;      // raw ids before tokens[0], newest first, ngram_size - 1 of them, ple_eos where none
+  std::vector<int64_t> history;  // raw ids before tokens[0], newest first, ngram_size - 1 of them, ple_eos where none
 };
 
 class Forward {
  public:
   /// `model` and `table` (null without PLE) outlive it. Takes its scratch from the device at once.
-  static Result<std::unique_ptr<Forward>> create(const model::Model& model, pages::RowStore* table, device::Device& device,
-                                                 const model::PassLimits& limits);
+  static Result<std::unique_ptr<Forward>> create(const model::Model& model, pages::RowStore* table,
+                                                 device::Device& device, const model::PassLimits& limits);
 
   /// Status of each sequence after the pass, or an error that no sequence is to blame for.
   Result<std::vector<Status>> run(std::span<const ForwardRow> rows, const ChunkOptions& options);

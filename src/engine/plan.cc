@@ -17,7 +17,8 @@ class CountingSource : public model::TensorSource {
     const format::Tensor* tensor = file_.find(name);
     if (tensor == nullptr) return Error{Code::bad_file, cat(file_.path(), ": tensor ", name, " is missing")};
     bytes += tensor->bytes();
-    return model::Matrix{tensor->type, nullptr, static_cast<int64_t>(tensor->rows()), static_cast<int64_t>(tensor->ne[0]),
+    return model::Matrix{tensor->type, nullptr, static_cast<int64_t>(tensor->rows()),
+                         static_cast<int64_t>(tensor->ne[0]),
                          static_cast<int64_t>(format::row_bytes(tensor->type, tensor->ne[0]))};
   }
   Result<const float*> vector(const std::string& name) override {
@@ -38,6 +39,7 @@ Status check_options(const EngineOptions& options) {
     return Error{Code::invalid_argument, cat(name, " is ", value, "; it must be at least ", least)};
   };
   EVROS_TRY(at_least("sessions", options.sessions, 1));
+  EVROS_TRY(at_least("checkpoints", options.checkpoints, 0));
   EVROS_TRY(at_least("batch", options.batch, 1));
   EVROS_TRY(at_least("context", options.context, 0));
   EVROS_TRY(at_least("threads", options.threads, 0));
@@ -53,12 +55,17 @@ Result<int64_t> choose_context(const format::ModelFile& file, int64_t asked) {
   return asked > 0 ? asked : std::min(most, kDefaultContext);
 }
 
-// Pages for every session at its longest, and one more each for a page that is copied before it is written.
+// One slot for each session and the spare one, in which histories are made that take several chunks. Banks: one for
+// each slot, each sequence of a chunk and each checkpoint, and the origin's. Pages for every slot at its longest, one
+// more each for a page that is copied before it is written, and one for each checkpoint, whose page at the frontier is
+// copied likewise.
 state::Limits state_limits(const EngineOptions& options, int32_t page_tokens, int64_t context) {
   state::Limits limits;
-  limits.slots = options.sessions;
-  limits.banks = options.sessions + options.batch + 1;
-  limits.pages = static_cast<int32_t>(((context + page_tokens - 1) / page_tokens + 1) * options.sessions);
+  limits.slots = options.sessions + 1;
+  limits.checkpoints = options.checkpoints;
+  limits.banks = limits.slots + options.batch + options.checkpoints + 1;
+  limits.pages =
+      static_cast<int32_t>(((context + page_tokens - 1) / page_tokens + 1) * limits.slots + options.checkpoints);
   limits.max_tokens = context;
   return limits;
 }
@@ -76,8 +83,10 @@ Result<Plan> make_plan(const format::ModelFile& file, const EngineOptions& optio
   plan.bank_bytes = state.layout.bank_bytes;
   plan.page_bytes = state.layout.page_bytes;
   plan.page_tokens = state.layout.page_tokens;
+  plan.sessions = options.sessions;
   plan.limits = state_limits(options, plan.page_tokens, plan.context);
-  plan.pass = {options.chunk, options.batch, options.all_logits ? options.chunk : options.batch, plan.context, options.trace};
+  plan.pass = {options.chunk, options.batch, options.all_logits ? options.chunk : options.batch, plan.context,
+               options.trace};
   CountingSource source(file);
   EVROS_TRY(model::bind(file.hyper(), source));
   plan.weight_bytes = source.bytes;
@@ -85,7 +94,8 @@ Result<Plan> make_plan(const format::ModelFile& file, const EngineOptions& optio
   if (const format::Tensor* table = file.hyper().ple.empty() ? nullptr : file.find(kTableName)) {
     row_bytes = static_cast<int64_t>(format::row_bytes(table->type, table->ne[0]));
     plan.table_bytes = table->bytes();
-    plan.table_memory_bytes = options.table.resident ? table->bytes() : std::min(options.table.memory_bytes, table->bytes());
+    plan.table_memory_bytes =
+        options.table.resident ? table->bytes() : std::min(options.table.memory_bytes, table->bytes());
   }
   plan.scratch_bytes = model::carve_scratch(file.hyper(), plan.pass, row_bytes, nullptr).bytes;
   return plan;

@@ -40,8 +40,8 @@ bool stops(const ReplyParams& params, const text::Tokenizer& tokenizer, int32_t 
 
 class Decoder {
  public:
-  Decoder(Engine& engine, SessionId session, const ReplyParams& params, const text::Tokenizer& tokenizer, const OnText& on_text,
-          const std::atomic<bool>* cancel, ReplyResult& result)
+  Decoder(Engine& engine, SessionId session, const ReplyParams& params, const text::Tokenizer& tokenizer,
+          const OnText& on_text, const std::atomic<bool>* cancel, ReplyResult& result)
       : engine_(engine),
         session_(session),
         params_(params),
@@ -63,7 +63,8 @@ class Decoder {
   Result<Finish> decode() {
     while (true) {
       if (cancelled(cancel_)) return Finish::cancelled;
-      if (params_.max_tokens >= 0 && static_cast<int64_t>(result_.tokens.size()) >= params_.max_tokens) return Finish::length;
+      if (params_.max_tokens >= 0 && static_cast<int64_t>(result_.tokens.size()) >= params_.max_tokens)
+        return Finish::length;
       EVROS_ASSIGN(const int64_t position, engine_.frontier(session_));
       EVROS_TRY(engine_.logits(session_, logits_));
       const int32_t id = sample(logits_, tokenizer_.vocab_size(), params_.sampling, state_.counts, position);
@@ -103,11 +104,16 @@ class Decoder {
 
 const char* finish_name(Finish finish) {
   switch (finish) {
-    case Finish::stop_token: return "stop";
-    case Finish::stop_string: return "stop string";
-    case Finish::length: return "length";
-    case Finish::context_full: return "context full";
-    case Finish::cancelled: return "cancelled";
+    case Finish::stop_token:
+      return "stop";
+    case Finish::stop_string:
+      return "stop string";
+    case Finish::length:
+      return "length";
+    case Finish::context_full:
+      return "context full";
+    case Finish::cancelled:
+      return "cancelled";
   }
   return "unknown";
 }

@@ -1,6 +1,6 @@
-// One reply: brings a session to the prompt, then draws tokens until something stops it. All request state (counts, stop
-// matcher, detokenizer) folds over published tokens only; a token is shown when it was drawn from a published image and
-// becomes history when its own chunk publishes (docs/state.md).
+// One reply: brings a session to the prompt, then draws tokens until something stops it. All request state (counts,
+// stop matcher, detokenizer) folds over published tokens only; a token is shown when it was drawn from a published
+// image and becomes history when its own chunk publishes (docs/state.md).
 #pragma once
 
 #include <atomic>
@@ -20,17 +20,17 @@ namespace evros::engine {
 
 struct ReplyParams {
   SamplingParams sampling;
-  int64_t max_tokens = -1;              // -1: until the context is full
-  std::vector<std::string> stop;        // stop strings, not shown
-  std::vector<int32_t> stop_ids;        // end the reply besides the model's own
-  bool ignore_eos = false;              // the model's own ends do not stop it
-  bool show_special = false;            // control tokens are part of the text
+  int64_t max_tokens = -1;        // -1: until the context is full
+  std::vector<std::string> stop;  // stop strings, not shown
+  std::vector<int32_t> stop_ids;  // end the reply besides the model's own
+  bool ignore_eos = false;        // the model's own ends do not stop it
+  bool show_special = false;      // control tokens are part of the text
 };
 
 enum class Finish {
-  stop_token,     // an end-of-reply id was drawn
+  stop_token,  // an end-of-reply id was drawn
   stop_string,
-  length,         // max_tokens
+  length,  // max_tokens
   context_full,
   cancelled,
 };
@@ -38,7 +38,7 @@ const char* finish_name(Finish finish);
 
 struct ReplyResult {
   Finish finish;
-  std::vector<int32_t> tokens;          // drawn, the stop token not among them
+  std::vector<int32_t> tokens;  // drawn, the stop token not among them
   std::string text;
   int64_t prompt_tokens = 0, reused_tokens = 0;
   uint64_t prefill_ns = 0, decode_ns = 0;
@@ -47,9 +47,10 @@ struct ReplyResult {
 /// Shown text as it becomes settled; whole UTF-8 characters.
 using OnText = std::function<void(std::string_view)>;
 
-/// Answers `prompt` (at least one token). Tokens that the session already holds are reused when they are a prefix of the
-/// prompt; otherwise the session is reset first. After a reply the session holds prompt and reply (the stop token and the
-/// last token of a reply cut by length excepted). Cancelled is a result, not an error: the session keeps what was published.
+/// Answers `prompt` (at least one token). Tokens that the session already holds are reused when they are a prefix of
+/// the prompt; otherwise the session is reset first. After a reply the session holds prompt and reply (the stop token
+/// and the last token of a reply cut by length excepted). Cancelled is a result, not an error: the session keeps what
+/// was published.
 Result<ReplyResult> reply(Engine& engine, io::Io& clock, SessionId session, std::span<const int32_t> prompt,
                           const ReplyParams& params, const text::Tokenizer& tokenizer, const OnText& on_text,
                           const std::atomic<bool>* cancel = nullptr);

@@ -74,10 +74,12 @@ Status validate(const SamplingParams& p, int32_t vocab) {
   EVROS_TRY(check(p.min_p >= 0 && p.min_p <= 1, "min_p", p.min_p, "between 0 and 1"));
   EVROS_TRY(check(p.repetition_penalty > 0, "repetition_penalty", p.repetition_penalty, "above 0"));
   EVROS_TRY(check(std::abs(p.presence_penalty) <= 100, "presence_penalty", p.presence_penalty, "between -100 and 100"));
-  EVROS_TRY(check(std::abs(p.frequency_penalty) <= 100, "frequency_penalty", p.frequency_penalty, "between -100 and 100"));
+  EVROS_TRY(
+      check(std::abs(p.frequency_penalty) <= 100, "frequency_penalty", p.frequency_penalty, "between -100 and 100"));
   for (const auto& [id, bias] : p.logit_bias) {
     if (id < 0 || id >= vocab) {
-      return Error{Code::invalid_argument, cat("logit_bias names token ", id, "; the vocabulary has ids 0 to ", vocab - 1)};
+      return Error{Code::invalid_argument,
+                   cat("logit_bias names token ", id, "; the vocabulary has ids 0 to ", vocab - 1)};
     }
     EVROS_TRY(check(std::isfinite(bias), "a logit_bias", bias, "a finite number"));
   }

@@ -1,5 +1,6 @@
-// From logits to a token, as a pure function: of the logits, the counts of published tokens, the settings, and the position
-// of the token drawn. No hidden state, so a draft, a retry or a rewind draws the same token (docs/numerics.md).
+// From logits to a token, as a pure function: of the logits, the counts of published tokens, the settings, and the
+// position of the token drawn. No hidden state, so a draft, a retry or a rewind draws the same token
+// (docs/numerics.md).
 //
 // Order: logit bias, repetition penalty, presence and frequency penalties; then, unless temperature is 0 (greedy),
 // temperature, top-k, top-p, min-p, and one draw.
@@ -15,16 +16,16 @@
 namespace evros::engine {
 
 struct SamplingParams {
-  float temperature = 0;             // 0: greedy
-  int32_t top_k = 0;                 // 0: all
-  float top_p = 1;                   // smallest set of most probable tokens that reaches this mass
-  float min_p = 0;                   // drops tokens below min_p times the most probable one
-  float repetition_penalty = 1;      // divides positive, multiplies negative logits of every token seen, prompt included
-  float presence_penalty = 0;        // subtracted once for a token generated before
-  float frequency_penalty = 0;       // subtracted per occurrence of a generated token
+  float temperature = 0;         // 0: greedy
+  int32_t top_k = 0;             // 0: all
+  float top_p = 1;               // smallest set of most probable tokens that reaches this mass
+  float min_p = 0;               // drops tokens below min_p times the most probable one
+  float repetition_penalty = 1;  // divides positive, multiplies negative logits of every token seen, prompt included
+  float presence_penalty = 0;    // subtracted once for a token generated before
+  float frequency_penalty = 0;   // subtracted per occurrence of a generated token
   std::map<int32_t, float> logit_bias;
   uint64_t seed = 0;
-  uint32_t choice = 0;               // index of the completion when one prompt has several
+  uint32_t choice = 0;  // index of the completion when one prompt has several
 };
 
 /// One sentence naming the setting, its value and its range; ok when all are sensible. `vocab` bounds logit_bias.
@@ -32,8 +33,8 @@ Status validate(const SamplingParams& params, int32_t vocab);
 
 /// How often each token stands in the published tokens of a request: a fold over them, rebuilt from them at any time.
 struct TokenCounts {
-  std::map<int32_t, int32_t> seen;        // prompt and reply
-  std::map<int32_t, int32_t> generated;   // reply alone
+  std::map<int32_t, int32_t> seen;       // prompt and reply
+  std::map<int32_t, int32_t> generated;  // reply alone
 };
 
 /// A token and its probability after all settings.

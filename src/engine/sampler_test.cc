@@ -102,7 +102,8 @@ TEST(Sampler, DrawsWithTheProbabilitiesItStates) {
   params.seed = 7;
   constexpr int kDraws = 20000;
   std::vector<int> hits(5);
-  for (int64_t position = 0; position < kDraws; ++position) ++hits[static_cast<size_t>(sample(kLogits, 5, params, {}, position))];
+  for (int64_t position = 0; position < kDraws; ++position)
+    ++hits[static_cast<size_t>(sample(kLogits, 5, params, {}, position))];
   const auto expected = softmax({1, 3, 2, 3, -1});
   for (size_t i = 0; i < 5; ++i) {
     const double p = expected[i];

@@ -22,8 +22,10 @@ text::TokenizerSpec tokenizer_spec(const format::ModelFile& file) {
 Result<text::Tokenizer> load_tokenizer(const format::ModelFile& file) {
   const text::TokenizerSpec spec = tokenizer_spec(file);
   if (spec.tokenizer_json.empty() && spec.tokens.empty()) {
-    return Error{Code::not_found, cat(file.path(), ": the model has no tokenizer (no tokenizer.json, no tokenizer.ggml.tokens), so it "
-                                      "can be run with token ids only")};
+    return Error{Code::not_found,
+                 cat(file.path(),
+                     ": the model has no tokenizer (no tokenizer.json, no tokenizer.ggml.tokens), so it "
+                     "can be run with token ids only")};
   }
   auto tokenizer = text::Tokenizer::create(spec);
   if (!tokenizer.ok()) return Error{tokenizer.error().code, cat(file.path(), ": ", tokenizer.error().message)};

@@ -43,14 +43,15 @@ Result<std::byte*> WeightLoader::allocate(uint64_t bytes, const std::string& nam
 Result<model::Matrix> WeightLoader::matrix(const std::string& name) {
   EVROS_ASSIGN(const format::Tensor* tensor, find(file_, name));
   CHECK(tensor->derive == format::Derive::none);
-  EVROS_ASSIGN(std::byte* data, allocate(tensor->bytes(), name));
+  EVROS_ASSIGN(std::byte * data, allocate(tensor->bytes(), name));
   std::vector<std::byte> staging;
   for (uint64_t at = 0; at < tensor->bytes();) {
     const uint64_t n = std::min(read_step(*tensor), tensor->bytes() - at);
     staging.resize(n);
     EVROS_TRY(file_.read(*tensor, at, staging));
     if (!kernels::scales_finite(tensor->type, staging)) {
-      return Error{Code::bad_file, cat(file_.path(), ": tensor ", name, " holds a value or scale that is NaN or infinite")};
+      return Error{Code::bad_file,
+                   cat(file_.path(), ": tensor ", name, " holds a value or scale that is NaN or infinite")};
     }
     EVROS_TRY(device_.upload(data + at, staging));
     at += n;
@@ -66,7 +67,7 @@ Result<const float*> WeightLoader::vector(const std::string& name) {
   if (!kernels::scales_finite(format::TensorType::f32, bytes)) {
     return Error{Code::bad_file, cat(file_.path(), ": tensor ", name, " holds a value that is NaN or infinite")};
   }
-  EVROS_ASSIGN(std::byte* data, allocate(bytes.size(), name));
+  EVROS_ASSIGN(std::byte * data, allocate(bytes.size(), name));
   EVROS_TRY(device_.upload(data, bytes));
   return reinterpret_cast<const float*>(data);
 }
@@ -81,8 +82,10 @@ Status check_types(const format::ModelFile& file) {
   }
   if (count == 0) return {};
   if (count > kTensorsListed) list += cat(", and ", count - kTensorsListed, " more");
-  return Error{Code::unsupported, cat(file.path(), ": ", count, " tensors have a type that this version cannot run (it runs F32, "
-                                      "F16, BF16, Q8_0 and Q4_0): ", list)};
+  return Error{Code::unsupported, cat(file.path(), ": ", count,
+                                      " tensors have a type that this version cannot run (it runs F32, "
+                                      "F16, BF16, Q8_0 and Q4_0): ",
+                                      list)};
 }
 
 }  // namespace evros::engine

@@ -1,5 +1,5 @@
-// Makes a model's weights resident: reads each tensor that model::bind asks for into device memory, as stored or (vectors)
-// dequantised with its derivation applied.
+// Makes a model's weights resident: reads each tensor that model::bind asks for into device memory, as stored or
+// (vectors) dequantised with its derivation applied.
 #pragma once
 
 #include <map>

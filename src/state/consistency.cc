@@ -1,4 +1,5 @@
-// Conservation: every reference count is the number of holders that can be named, and everything else is free exactly once.
+// Conservation: every reference count is the number of holders that can be named, and everything else is free exactly
+// once.
 #include <algorithm>
 
 #include "state/store_impl.h"
@@ -28,17 +29,23 @@ void Store::Impl::check_consistency() const {
       tables(static_cast<size_t>(pools->tables.size()));
   const auto count = [](std::vector<int32_t>& in, int32_t i) { ++in[static_cast<size_t>(i)]; };
   count(banks, kOriginBank);
+  const auto count_entry = [&](const SlotEntry& entry) {
+    CHECK(entry.live ? entry.bank >= 0 : entry.bank < 0);
+    CHECK((entry.table >= 0) == (entry.frontier > 0));
+    if (!entry.live) return;
+    count(banks, entry.bank);
+    if (entry.table < 0) return;
+    count(tables, entry.table);
+    CHECK(pools->table(entry.table).used >= pages_for(entry.frontier, layout.page_tokens));
+  };
   for (const Record& each : records) {
-    if (each.use != Record::Use::published) continue;
-    for (const SlotEntry& entry : each.slots) {
-      CHECK(entry.live ? entry.bank >= 0 : entry.bank < 0);
-      CHECK((entry.table >= 0) == (entry.frontier > 0));
-      if (!entry.live) continue;
-      count(banks, entry.bank);
-      if (entry.table < 0) continue;
-      count(tables, entry.table);
-      CHECK(pools->table(entry.table).used >= pages_for(entry.frontier, layout.page_tokens));
-    }
+    if (each.use == Record::Use::published) std::for_each(each.slots.begin(), each.slots.end(), count_entry);
+  }
+  for (const Checkpoint& each : checkpoints) {
+    count_entry(each.image);
+    if (!each.image.live) continue;
+    const SlotEntry& owner = now().slots[static_cast<size_t>(each.owner.slot)];
+    CHECK(owner.generation == each.owner.generation && is_prefix(owner, each.image));
   }
   for (const Draft& each : drafts) {
     if (!each.active) continue;

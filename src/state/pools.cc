@@ -1,5 +1,7 @@
 #include "state/pools.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/bytes.h"
@@ -35,8 +37,8 @@ bool Counts::drop(int32_t i) {
 }
 
 Result<std::unique_ptr<Pools>> Pools::create(device::Device& device, const Layout& layout, const Limits& limits) {
-  // Slots and their private images need one table each, checkpoints (which hold banks) one each; the rest is for old tables
-  // that held views keep.
+  // Slots and their private images need one table each, checkpoints (which hold banks) one each; the rest is for old
+  // tables that held views keep.
   const int64_t tables = 2 * int64_t{limits.slots} + limits.banks + limits.records;
   const int32_t capacity = pages_for(limits.max_tokens, layout.page_tokens);
   if (tables > INT32_MAX) return Error{Code::invalid_argument, cat("state: ", tables, " page tables are too many")};
@@ -66,12 +68,16 @@ Pools::Pools(device::Device& device, const Layout& layout, const Limits& limits,
       table_list_(static_cast<size_t>(table_count)) {
   // Left uninitialised so that memory for the longest contexts is committed only when they happen.
   const size_t entries = static_cast<size_t>(table_count) * static_cast<size_t>(capacity);
-  tokens_ = std::make_unique_for_overwrite<int32_t[]>(static_cast<size_t>(limits.pages) * static_cast<size_t>(page_tokens_));
+  tokens_ =
+      std::make_unique_for_overwrite<int32_t[]>(static_cast<size_t>(limits.pages) * static_cast<size_t>(page_tokens_));
   table_ids_ = std::make_unique_for_overwrite<int32_t[]>(entries);
   table_addresses_ = std::make_unique_for_overwrite<std::byte*[]>(entries);
+  const size_t leaves = static_cast<size_t>(limits.max_tokens / kLeafTokens) + 1;
+  table_leaves_ = std::make_unique<Digest[]>(static_cast<size_t>(table_count) * leaves);
   for (size_t i = 0; i < table_list_.size(); ++i) {
     const size_t first = i * static_cast<size_t>(capacity);
-    table_list_[i] = Table{0, table_ids_.get() + first, table_addresses_.get() + first};
+    table_list_[i] =
+        Table{0, table_ids_.get() + first, table_addresses_.get() + first, table_leaves_.get() + i * leaves};
   }
 }
 
@@ -124,6 +130,43 @@ void Pools::set_entry(Table& table, int32_t at, int32_t page_id) {
   CHECK(pages.refs(page_id) > 0);
   table.ids[at] = page_id;
   table.addresses[at] = page(page_id);
+}
+
+int32_t Pools::share_table(int32_t from, int32_t count, int64_t frontier) {
+  const int32_t made = tables.take();
+  const Table& source = table(from);
+  Table& copy = table(made);
+  CHECK(copy.used == 0 && count <= source.used);
+  for (int32_t k = 0; k < count; ++k) {
+    pages.hold(source.ids[k]);
+    set_entry(copy, k, source.ids[k]);
+  }
+  copy.used = count;
+  std::copy_n(source.leaves, frontier / kLeafTokens, copy.leaves);
+  return made;
+}
+
+Digest Pools::extend_leaves(Table& table, int64_t before, int64_t after) {
+  std::array<int32_t, kLeafTokens> ids;
+  const int64_t full = after / kLeafTokens;
+  for (int64_t leaf = before / kLeafTokens; leaf <= full; ++leaf) {
+    const int64_t first = leaf * kLeafTokens;
+    const auto tokens = std::span(ids).first(static_cast<size_t>(std::min(kLeafTokens, after - first)));
+    if (tokens.empty()) break;
+    read_tokens(table, first, tokens);
+    table.leaves[leaf] = digest(std::as_bytes(tokens));  // the last, incomplete one is written over when it has grown
+  }
+  return tree_root({table.leaves, static_cast<size_t>(full + (after % kLeafTokens != 0 ? 1 : 0))});
+}
+
+void Pools::read_tokens(const Table& table, int64_t first, std::span<int32_t> out) const {
+  while (!out.empty()) {
+    const int64_t offset = first % page_tokens_;
+    const size_t count = std::min(out.size(), static_cast<size_t>(page_tokens_ - offset));
+    std::copy_n(page_tokens(table.ids[first / page_tokens_]) + offset, count, out.begin());
+    out = out.subspan(count);
+    first += static_cast<int64_t>(count);
+  }
 }
 
 // Test builds only: every byte 0xFF reads as NaN in all float types, so a read of something released shows at once.

@@ -1,18 +1,22 @@
-// The memory behind the images: banks, pages and page tables, each from a fixed pool and reference-counted. Nothing here knows
-// about slots or publication; who holds what is decided in store.cc, transaction.cc and publish.cc.
+// The memory behind the images: banks, pages and page tables, each from a fixed pool and reference-counted. Nothing
+// here knows about slots or publication; who holds what is decided in store.cc, transaction.cc and publish.cc.
 //
-// Who holds references: a bank by published records, private images and (for bank 0) the store itself; a table by published
-// records and private images; a page by tables, plus by the private image that took it until that is published or dropped.
+// Who holds references: a bank by published records, private images, checkpoints and (for bank 0) the store itself; a
+// table by published records, private images and checkpoints; a page by tables, plus by the private image that took it
+// until that is published or dropped.
 //
-// Thread rule: all counts and free lists belong to the store's lock. The bytes follow the rules of images: private ones belong
-// to the writer, published ones never change, rows at or beyond every holder's frontier belong to the slot's writer.
+// Thread rule: all counts and free lists belong to the store's lock. The bytes follow the rules of images: private ones
+// belong to the writer, published ones never change, rows at or beyond every holder's frontier belong to the slot's
+// writer.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/check.h"
+#include "base/digest.h"
 #include "base/result.h"
 #include "device/device.h"
 #include "state/layout.h"
@@ -38,14 +42,18 @@ class Counts {
   std::vector<int32_t> refs_, free_;
 };
 
-/// Page ids and device addresses of positions [0, used * page_tokens). Belongs to one lineage of one slot: records of that slot
-/// share it and see the prefix below their own frontier, so appending pages is invisible to them. Whatever would change an
-/// entry below somebody's frontier (fork, reset, copy-on-write) makes another table.
+/// Page ids and device addresses of positions [0, used * page_tokens). Belongs to one lineage of one slot: records of
+/// that slot share it and see the prefix below their own frontier, so appending pages is invisible to them. Whatever
+/// would change an entry below somebody's frontier (fork, reset, copy-on-write) makes another table.
 struct Table {
-  int32_t used = 0;         // entries that the table itself holds a reference to; those of a private image may follow
+  int32_t used = 0;  // entries that the table itself holds a reference to; those of a private image may follow
   int32_t* ids = nullptr;
   std::byte** addresses = nullptr;
+  Digest* leaves = nullptr;  // of the tokens: one for each full leaf below the newest frontier, and room for one more
 };
+
+/// Tokens of a leaf of their digest.
+constexpr int64_t kLeafTokens = static_cast<int64_t>(kDigestLeaf / sizeof(int32_t));
 
 class Pools {
  public:
@@ -55,7 +63,7 @@ class Pools {
 
   std::byte* bank(int32_t i) const;
   std::byte* page(int32_t i) const;
-  int32_t* page_tokens(int32_t i) const;   // [page_tokens] host
+  int32_t* page_tokens(int32_t i) const;  // [page_tokens] host
   Table& table(int32_t i);
   const Table& table(int32_t i) const;
   int32_t table_capacity() const { return capacity_; }
@@ -64,6 +72,12 @@ class Pools {
   void drop_page(int32_t i);
   /// The last holder of a table lets go of its `used` pages.
   void drop_table(int32_t i);
+  /// A table of its own for the first `count` pages of a sequence with `frontier` tokens, which both then hold. Needs a
+  /// free one.
+  int32_t share_table(int32_t from, int32_t count, int64_t frontier);
+  /// The digest of tokens [0, after); those of the leaves filled since `before` are kept in the table.
+  Digest extend_leaves(Table& table, int64_t before, int64_t after);
+  void read_tokens(const Table& table, int64_t first, std::span<int32_t> out) const;
   /// Appends nothing to `used`: entry `at` of `table` becomes `page`, whose reference the caller passes on.
   void set_entry(Table& table, int32_t at, int32_t page);
 
@@ -77,6 +91,7 @@ class Pools {
   device::Buffer bank_memory_, page_memory_;
   std::unique_ptr<int32_t[]> tokens_, table_ids_;
   std::unique_ptr<std::byte*[]> table_addresses_;
+  std::unique_ptr<Digest[]> table_leaves_;
   std::vector<Table> table_list_;
 };
 

@@ -1,5 +1,5 @@
-// The one place where the index changes. Everything that makes state public (publish, open, close, reset, fork) builds its
-// record in private and comes here; nothing here allocates, waits for readers, or can fail.
+// The one place where the index changes. Everything that makes state public (publish, open, close, reset, fork, rewind,
+// assign, replace) builds its record in private and comes here; nothing here allocates, waits for readers, or can fail.
 #include <algorithm>
 #include <cstring>
 
@@ -35,6 +35,8 @@ void Store::Impl::adopt_draft(Record& next, int32_t slot) {
   entry.table = from.table;
   entry.frontier += from.tokens;
   CHECK(table.used == pages_for(entry.frontier, layout.page_tokens));
+  entry.tokens = pools->extend_leaves(table, from.frontier, entry.frontier);
+  entry.changed = kJustMade;
   from = Draft{};
 }
 
@@ -51,6 +53,8 @@ Digest Store::Impl::control_digest(const Record& record) {
     put(entry.generation);
     put(static_cast<uint32_t>(entry.live));
     put(entry.frontier);
+    put(entry.tokens.low);
+    put(entry.tokens.high);
   }
   CHECK(at == digest_scratch.data() + digest_scratch.size());
   return digest(digest_scratch);
@@ -61,6 +65,9 @@ void Store::Impl::install(Record& next) {
   if (const Record* parent = current.load(std::memory_order_relaxed); parent != nullptr) {
     CHECK(next.sequence == parent->sequence + 1);
     CHECK(next.parent == control_digest(*parent));  // nobody wrote to the published record
+  }
+  for (SlotEntry& entry : next.slots) {
+    if (entry.changed == kJustMade) entry.changed = next.sequence;
   }
   next.digest = control_digest(next);
   next.use = Record::Use::published;

@@ -17,11 +17,13 @@ Error bad_limit(std::string_view what, int64_t seen, int64_t wanted) {
 Status check_limits(const Limits& limits) {
   if (limits.slots < 1) return bad_limit("the number of slots", limits.slots, 1);
   if (limits.banks < 2) return bad_limit("the number of banks", limits.banks, 2);
+  if (limits.checkpoints < 0) return bad_limit("the number of checkpoints", limits.checkpoints, 0);
   if (limits.pages < 0) return bad_limit("the number of pages", limits.pages, 0);
   if (limits.records < 2) return bad_limit("the number of records", limits.records, 2);
   if (limits.max_tokens < 1) return bad_limit("the longest sequence", limits.max_tokens, 1);
   if (limits.max_tokens > INT32_MAX) {
-    return Error{Code::invalid_argument, cat("state: the longest sequence is ", limits.max_tokens, "; at most ", INT32_MAX)};
+    return Error{Code::invalid_argument,
+                 cat("state: the longest sequence is ", limits.max_tokens, "; at most ", INT32_MAX)};
   }
   return {};
 }
@@ -49,7 +51,8 @@ Store::Impl::Impl(device::Device& device_in, Layout layout_in, Limits limits_in)
       limits(limits_in),
       records(static_cast<size_t>(limits.records)),
       drafts(static_cast<size_t>(limits.slots)),
-      digest_scratch(24 + 16 * static_cast<size_t>(limits.slots)) {
+      checkpoints(static_cast<size_t>(limits.checkpoints)),
+      digest_scratch(24 + 32 * static_cast<size_t>(limits.slots)) {
   for (Record& each : records) each.slots.resize(static_cast<size_t>(limits.slots));
 }
 
@@ -75,14 +78,16 @@ Result<std::unique_ptr<Store>> Store::create(device::Device& device, Layout layo
 
 const Layout& Store::layout() const { return impl_->layout; }
 const Limits& Store::limits() const { return impl_->limits; }
+device::Device& Store::device() const { return impl_->device; }
 
 Usage Store::usage() const {
   const std::lock_guard lock(impl_->mutex);
   impl_->reclaim();
   Usage usage{0, impl_->pools->banks.size() - impl_->pools->banks.free() - 1,
-              impl_->pools->pages.size() - impl_->pools->pages.free(), 0};
+              impl_->pools->pages.size() - impl_->pools->pages.free(), 0, 0};
   for (const SlotEntry& entry : impl_->now().slots) usage.slots += entry.live ? 1 : 0;
   for (const Record& each : impl_->records) usage.records += each.use != Record::Use::free ? 1 : 0;
+  for (const Checkpoint& each : impl_->checkpoints) usage.checkpoints += each.image.live ? 1 : 0;
   return usage;
 }
 
@@ -105,7 +110,8 @@ Result<int32_t> Store::Impl::reserve_record() {
     records[i].use = Record::Use::reserved;
     return static_cast<int32_t>(i);
   }
-  return Error{Code::busy, cat("state: all ", limits.records, " records of the index are held by views or batches in flight")};
+  return Error{Code::busy,
+               cat("state: all ", limits.records, " records of the index are held by views or batches in flight")};
 }
 
 Result<int32_t> Store::Impl::free_slot() const {
@@ -114,73 +120,6 @@ Result<int32_t> Store::Impl::free_slot() const {
     if (!in.slots[static_cast<size_t>(slot)].live) return slot;
   }
   return Error{Code::busy, cat("state: all ", limits.slots, " slots hold a sequence")};
-}
-
-Result<SlotId> Store::open() {
-  const std::lock_guard lock(impl_->mutex);
-  impl_->reclaim();
-  EVROS_ASSIGN(const int32_t slot, impl_->free_slot());
-  EVROS_ASSIGN(const int32_t index, impl_->reserve_record());
-  Record& next = impl_->record(index);
-  impl_->copy_current(next);
-  SlotEntry& entry = next.slots[static_cast<size_t>(slot)];
-  impl_->pools->banks.hold(kOriginBank);
-  entry = SlotEntry{entry.generation + 1, true, kOriginBank, -1, 0};
-  impl_->install(next);
-  return SlotId{slot, entry.generation};
-}
-
-Status Store::Impl::leave(SlotId id, bool stays) {
-  const std::lock_guard lock(mutex);
-  reclaim();
-  EVROS_TRY(check_address(now(), id));
-  if (draft(id.slot).active) return Error{Code::busy, cat("state: slot ", id.slot, " is in flight")};
-  EVROS_ASSIGN(const int32_t index, reserve_record());
-  Record& next = record(index);
-  copy_current(next);
-  SlotEntry& entry = next.slots[static_cast<size_t>(id.slot)];
-  pools->drop_bank(entry.bank);
-  if (entry.table >= 0) pools->drop_table(entry.table);
-  if (stays) pools->banks.hold(kOriginBank);
-  // The table goes even where the address stays: views may still read it, so the next tokens get another one.
-  entry = SlotEntry{id.generation, stays, stays ? kOriginBank : -1, -1, 0};
-  install(next);
-  reclaim();
-  return {};
-}
-
-Status Store::close(SlotId id) { return impl_->leave(id, false); }
-Status Store::reset(SlotId id) { return impl_->leave(id, true); }
-
-Result<SlotId> Store::fork(SlotId id) {
-  const std::lock_guard lock(impl_->mutex);
-  impl_->reclaim();
-  Pools& pools = *impl_->pools;
-  EVROS_TRY(impl_->check_address(impl_->now(), id));
-  const SlotEntry from = impl_->now().slots[static_cast<size_t>(id.slot)];
-  EVROS_ASSIGN(const int32_t slot, impl_->free_slot());
-  if (from.table >= 0 && pools.tables.free() == 0) {
-    return Error{Code::busy, cat("state: all ", pools.tables.size(), " page tables are in use, some by held views")};
-  }
-  EVROS_ASSIGN(const int32_t index, impl_->reserve_record());
-  Record& next = impl_->record(index);
-  impl_->copy_current(next);
-  SlotEntry& entry = next.slots[static_cast<size_t>(slot)];
-  entry = SlotEntry{entry.generation + 1, true, from.bank, -1, from.frontier};
-  pools.banks.hold(entry.bank);
-  if (from.table >= 0) {
-    entry.table = pools.tables.take();
-    const Table& source = pools.table(from.table);
-    Table& copy = pools.table(entry.table);
-    CHECK(copy.used == 0 && source.used == pages_for(from.frontier, impl_->layout.page_tokens));
-    for (int32_t k = 0; k < source.used; ++k) {
-      pools.pages.hold(source.ids[k]);
-      pools.set_entry(copy, k, source.ids[k]);
-    }
-    copy.used = source.used;
-  }
-  impl_->install(next);
-  return SlotId{slot, entry.generation};
 }
 
 void Store::check_consistency() const {

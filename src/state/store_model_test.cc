@@ -1,5 +1,5 @@
-// The store beside the simplest possible model of it: a list of token vectors. Random operations; every view and every live
-// sequence must show exactly the model's history, whatever happened since.
+// The store beside the simplest possible model of it: a list of token vectors. Random operations; every view and every
+// live sequence must show exactly the model's history, whatever happened since.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,16 +34,40 @@ class Model {
 
   void step() {
     switch (below(16)) {
-      case 0: open(); break;
-      case 1: if (below(4) == 0) close(); break;
-      case 2: if (below(4) == 0) reset(); break;
-      case 3: fork(); break;
-      case 4: case 5: take_view(); break;
-      case 6: case 7: release_view(); break;
-      case 8: stale(); break;
-      case 9: drop(); break;
-      case 10: case 11: case 12: publish(); break;
-      default: begin(); break;
+      case 0:
+        open();
+        break;
+      case 1:
+        if (below(4) == 0) close();
+        break;
+      case 2:
+        if (below(4) == 0) reset();
+        break;
+      case 3:
+        fork();
+        break;
+      case 4:
+      case 5:
+        take_view();
+        break;
+      case 6:
+      case 7:
+        release_view();
+        break;
+      case 8:
+        stale();
+        break;
+      case 9:
+        drop();
+        break;
+      case 10:
+      case 11:
+      case 12:
+        publish();
+        break;
+      default:
+        begin();
+        break;
     }
   }
 
@@ -98,7 +122,8 @@ class Model {
   }
 
   void note(const Error& error) {
-    const bool expected = error.code == Code::busy || error.code == Code::out_of_memory || error.code == Code::invalid_argument;
+    const bool expected =
+        error.code == Code::busy || error.code == Code::out_of_memory || error.code == Code::invalid_argument;
     EXPECT_TRUE(expected) << error.message;
     ++count_[error.code == Code::invalid_argument ? "too long" : code_name(error.code)];
   }

@@ -292,18 +292,27 @@ TEST_F(StoreTest, tokens_are_read_from_any_place) {
 TEST_F(StoreTest, refusals_of_slots_and_addresses_change_nothing) {
   make({.slots = 1, .banks = 3, .pages = 4, .max_tokens = 20, .records = 4});
   const SlotId id = open();
-  expect_refused(Code::busy, [&] { return store_->open(); }, "1 slots");
-  expect_refused(Code::busy, [&] { return store_->fork(id); }, "1 slots");
+  expect_refused(
+      Code::busy, [&] { return store_->open(); }, "1 slots");
+  expect_refused(
+      Code::busy, [&] { return store_->fork(id); }, "1 slots");
   for (const SlotId bad : {SlotId{-1, 1}, SlotId{1, 1}, SlotId{id.slot, id.generation + 1}, SlotId{}}) {
-    expect_refused(Code::stale, [&] { return begin(bad, {1}); }, "slot");
-    expect_refused(Code::stale, [&] { return store_->view(bad); }, "slot");
-    expect_refused(Code::stale, [&] { return store_->close(bad); }, "slot");
+    expect_refused(
+        Code::stale, [&] { return begin(bad, {1}); }, "slot");
+    expect_refused(
+        Code::stale, [&] { return store_->view(bad); }, "slot");
+    expect_refused(
+        Code::stale, [&] { return store_->close(bad); }, "slot");
   }
-  expect_refused(Code::invalid_argument, [&] { return begin(id, {}); }, "no tokens");
-  expect_refused(Code::invalid_argument, [&] { return store_->begin({}); }, "empty");
-  expect_refused(Code::invalid_argument, [&] { return begin(id, some_tokens(21)); }, "20");
+  expect_refused(
+      Code::invalid_argument, [&] { return begin(id, {}); }, "no tokens");
+  expect_refused(
+      Code::invalid_argument, [&] { return store_->begin({}); }, "empty");
+  expect_refused(
+      Code::invalid_argument, [&] { return begin(id, some_tokens(21)); }, "20");
   append(id, some_tokens(20));
-  expect_refused(Code::invalid_argument, [&] { return begin(id, {1}); }, "20");
+  expect_refused(
+      Code::invalid_argument, [&] { return begin(id, {1}); }, "20");
   EXPECT_TRUE(shows(id, some_tokens(20)));
 }
 
@@ -312,14 +321,18 @@ TEST_F(StoreTest, a_slot_has_at_most_one_private_image) {
   const SlotId a = open(), b = open();
   const Tokens one{1};
   const Append twice[3] = {{a, one}, {b, one}, {a, one}};
-  expect_refused(Code::invalid_argument, [&] { return store_->begin(twice); }, "twice");
+  expect_refused(
+      Code::invalid_argument, [&] { return store_->begin(twice); }, "twice");
   {
     const auto flight = begin(a, one);
     ASSERT_TRUE(flight.ok());
     const Append overlapping[2] = {{b, one}, {a, one}};
-    expect_refused(Code::busy, [&] { return store_->begin(overlapping); }, "in flight");
-    expect_refused(Code::busy, [&] { return store_->close(a); }, "in flight");
-    expect_refused(Code::busy, [&] { return store_->reset(a); }, "in flight");
+    expect_refused(
+        Code::busy, [&] { return store_->begin(overlapping); }, "in flight");
+    expect_refused(
+        Code::busy, [&] { return store_->close(a); }, "in flight");
+    expect_refused(
+        Code::busy, [&] { return store_->reset(a); }, "in flight");
   }
   EXPECT_TRUE(begin(a, one).ok());
 }
@@ -331,14 +344,17 @@ TEST_F(StoreTest, a_batch_that_lacks_one_bank_or_one_page_is_refused_whole) {
   append(b, some_tokens(3));
   const Tokens six = some_tokens(6), five = some_tokens(5);
   const Append both[2] = {{a, five}, {b, five}};
-  expect_refused(Code::out_of_memory, [&] { return store_->begin(both); }, "2 banks; 1 of 4");
+  expect_refused(
+      Code::out_of_memory, [&] { return store_->begin(both); }, "2 banks; 1 of 4");
   ASSERT_TRUE(store_->reset(b).ok());
   EXPECT_TRUE(store_->begin(both).ok());
   append(b, some_tokens(8));
   append(a, five);
-  expect_refused(Code::out_of_memory, [&] { return begin(a, some_tokens(9)); }, "2 pages");
+  expect_refused(
+      Code::out_of_memory, [&] { return begin(a, some_tokens(9)); }, "2 pages");
   EXPECT_TRUE(begin(a, some_tokens(8)).ok());
-  expect_refused(Code::out_of_memory, [&] { return begin(b, some_tokens(17)); }, "3 pages");
+  expect_refused(
+      Code::out_of_memory, [&] { return begin(b, some_tokens(17)); }, "3 pages");
 }
 
 TEST_F(StoreTest, held_views_that_leave_no_record_refuse_work_until_one_is_released) {
@@ -349,9 +365,12 @@ TEST_F(StoreTest, held_views_that_leave_no_record_refuse_work_until_one_is_relea
     held.push_back(store_->view(id).value());
     append(id, {i});
   }
-  expect_refused(Code::busy, [&] { return begin(id, {7}); }, "3 records");
-  expect_refused(Code::busy, [&] { return store_->reset(id); }, "3 records");
-  expect_refused(Code::busy, [&] { return store_->close(id); }, "3 records");
+  expect_refused(
+      Code::busy, [&] { return begin(id, {7}); }, "3 records");
+  expect_refused(
+      Code::busy, [&] { return store_->reset(id); }, "3 records");
+  expect_refused(
+      Code::busy, [&] { return store_->close(id); }, "3 records");
   held.pop_back();
   append(id, {2});
   EXPECT_TRUE(shows(id, {0, 1, 2}));
@@ -365,7 +384,13 @@ TEST_F(StoreTest, a_device_that_fails_while_a_shared_page_is_copied_leaves_every
     append(a, some_tokens(5));
     const auto b = store_->fork(a);
     ASSERT_TRUE(b.ok());
-    expect_refused(Code::device, [&] { device_.copies_until_failure = n; return begin(a, {9, 9}); }, "copy refused");
+    expect_refused(
+        Code::device,
+        [&] {
+          device_.copies_until_failure = n;
+          return begin(a, {9, 9});
+        },
+        "copy refused");
     EXPECT_TRUE(shows(a, some_tokens(5)));
     EXPECT_TRUE(shows(*b, some_tokens(5)));
     append(a, {5});

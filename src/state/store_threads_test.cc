@@ -1,5 +1,5 @@
-// Readers without locks beside publishers: every view shows one history, whole, for as long as it is held. Meant for the
-// thread sanitizer, and strong without it because released banks and pages are poisoned in test builds.
+// Readers without locks beside publishers: every view shows one history, whole, for as long as it is held. Meant for
+// the thread sanitizer, and strong without it because released banks and pages are poisoned in test builds.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -95,7 +95,8 @@ TEST(StoreThreads, readers_always_see_one_whole_history_while_publishers_do_ever
 
   std::vector<std::thread> readers, writers;
   for (uint32_t i = 0; i < 3; ++i) readers.emplace_back([&, i] { read_on(shared, i); });
-  for (int32_t i = 0; i < 2; ++i) writers.emplace_back([&, i] { write_on(shared, i, 20000); });  // the third sequence rests
+  for (int32_t i = 0; i < 2; ++i)
+    writers.emplace_back([&, i] { write_on(shared, i, 20000); });  // the third sequence rests
   for (std::thread& thread : writers) thread.join();
   while (shared.reads.load() < 5000) std::this_thread::yield();
   shared.stop = true;
@@ -111,11 +112,12 @@ TEST(StoreThreads, readers_always_see_one_whole_history_while_publishers_do_ever
   EXPECT_EQ(usage.records, 1);
 }
 
-// Three records only: a publication soon reuses the one before the last, so a reader that pins too late, or does not look again
-// after pinning, reads a record that is being rewritten.
+// Three records only: a publication soon reuses the one before the last, so a reader that pins too late, or does not
+// look again after pinning, reads a record that is being rewritten.
 TEST(StoreThreads, a_record_is_never_rewritten_under_a_reader) {
   const auto device = device::make_host_device(1);
-  auto store = Store::create(*device, toy::layout(), {.slots = 1, .banks = 3, .pages = 2, .max_tokens = 8, .records = 3});
+  auto store =
+      Store::create(*device, toy::layout(), {.slots = 1, .banks = 3, .pages = 2, .max_tokens = 8, .records = 3});
   ASSERT_TRUE(store.ok());
   const SlotId id = *(*store)->open();
   std::atomic<bool> stop{false};
@@ -133,7 +135,8 @@ TEST(StoreThreads, a_record_is_never_rewritten_under_a_reader) {
       }
     });
   }
-  // Held views may use up the records: then a publication is tried again. For a time, not a count: it differs much by machine.
+  // Held views may use up the records: then a publication is tried again. For a time, not a count: it differs much by
+  // machine.
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(700);
   int published = 0;
   while (std::chrono::steady_clock::now() < until) {

@@ -1,6 +1,6 @@
-// A toy model for the tests of the store: every byte of an image is a function of the token history, so that any reader can tell
-// whether it sees exactly one history, whole. A bank carries a running hash from the public bank to the private one, as the
-// real recurrent state does; page rows carry the hash after their last token.
+// A toy model for the tests of the store: every byte of an image is a function of the token history, so that any reader
+// can tell whether it sees exactly one history, whole. A bank carries a running hash from the public bank to the
+// private one, as the real recurrent state does; page rows carry the hash after their last token.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,8 @@ inline Layout layout() {
   Layout l;
   l.bank = {{Owner::gdn_state, 0, 72}, {Owner::residual, 128, 40}};
   l.bank_bytes = 192;
-  l.page = {{Owner::kv_rows, 0, 0, 8, 1, 8}, {Owner::kv_rows, 1, 64, 12, 1, 8}, {Owner::index_blocks, 1, 160, 16, 4, 2}};
+  l.page = {
+      {Owner::kv_rows, 0, 0, 8, 1, 8}, {Owner::kv_rows, 1, 64, 12, 1, 8}, {Owner::index_blocks, 1, 160, 16, 4, 2}};
   l.page_bytes = 192;
   l.page_tokens = kPageTokens;
   l.origin.resize(l.bank_bytes);
@@ -59,8 +60,8 @@ inline std::vector<uint64_t> prefix_hashes(std::span<const int32_t> tokens) {
   return out;
 }
 
-/// What the stages of a forward pass do: read the public bank, write the private bank and the new rows. With `rubbish`, they
-/// also scribble over the rows behind, which nobody may ever see.
+/// What the stages of a forward pass do: read the public bank, write the private bank and the new rows. With `rubbish`,
+/// they also scribble over the rows behind, which nobody may ever see.
 inline void run_stages(const Layout& l, const Image& image, std::span<const int32_t> tokens, bool rubbish) {
   std::vector<uint64_t> after{load<uint64_t>(image.bank_in)};
   for (const int32_t token : tokens) after.push_back(mix(after.back(), token));
@@ -89,7 +90,8 @@ inline bool shows(const Layout& l, const View& view, std::span<const int32_t> to
     if (!filled(view.bank() + slice.offset, slice.bytes, after.back())) return false;
   }
   for (const PagePart& part : l.page) {
-    for (size_t last = part.tokens_per_row - 1; last < tokens.size(); last += static_cast<size_t>(part.tokens_per_row)) {
+    for (size_t last = part.tokens_per_row - 1; last < tokens.size();
+         last += static_cast<size_t>(part.tokens_per_row)) {
       const int64_t p = static_cast<int64_t>(last), row = p % l.page_tokens / part.tokens_per_row;
       const std::byte* at = view.pages()[p / l.page_tokens] + part.offset + static_cast<uint64_t>(row) * part.row_bytes;
       if (!filled(at, part.row_bytes, after[last + 1])) return false;

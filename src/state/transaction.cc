@@ -11,7 +11,8 @@ Status Store::Impl::check_append(std::span<const Append> appends, size_t i) cons
   EVROS_TRY(check_address(now(), append.id));
   const SlotEntry& entry = now().slots[static_cast<size_t>(append.id.slot)];
   if (append.tokens.empty()) {
-    return Error{Code::invalid_argument, cat("state: slot ", append.id.slot, " was given no tokens; at least 1 is needed")};
+    return Error{Code::invalid_argument,
+                 cat("state: slot ", append.id.slot, " was given no tokens; at least 1 is needed")};
   }
   const auto same = [&](const Append& other) { return other.id.slot == append.id.slot; };
   if (std::any_of(appends.begin(), appends.begin() + static_cast<ptrdiff_t>(i), same)) {
@@ -53,8 +54,8 @@ Result<Store::Impl::Need> Store::Impl::plan(std::span<const Append> appends) con
 
 Status Store::Impl::check_free(const Need& need) const {
   if (need.banks > pools->banks.free()) {
-    return Error{Code::out_of_memory, cat("state: the batch needs ", need.banks, " banks; ", pools->banks.free(), " of ",
-                                          limits.banks, " are free")};
+    return Error{Code::out_of_memory, cat("state: the batch needs ", need.banks, " banks; ", pools->banks.free(),
+                                          " of ", limits.banks, " are free")};
   }
   if (need.pages > pools->pages.free()) {
     return Error{Code::out_of_memory, cat("state: the batch needs ", need.pages, " pages of ", layout.page_tokens,
@@ -92,35 +93,29 @@ Image Store::Impl::start_draft(const Append& append) {
   const SlotEntry& entry = now().slots[static_cast<size_t>(append.id.slot)];
   Draft& made = draft(append.id.slot);
   CHECK(!made.active);
-  made = Draft{true, pools->banks.take(), entry.table, 0, -1, entry.frontier, static_cast<int32_t>(append.tokens.size())};
+  made =
+      Draft{true, pools->banks.take(), entry.table, 0, -1, entry.frontier, static_cast<int32_t>(append.tokens.size())};
   const bool copy = frontier_page_shared(entry);
   if (entry.table >= 0 && !copy) {
     pools->tables.hold(entry.table);  // rows and entries beyond the frontier are invisible to its other holders
   } else {
-    made.table = pools->tables.take();
-    Table& fresh = pools->table(made.table);
     const int32_t shared = static_cast<int32_t>(entry.frontier / layout.page_tokens);  // whole pages below the frontier
-    CHECK(fresh.used == 0);
-    for (int32_t k = 0; k < shared; ++k) {
-      const int32_t page = pools->table(entry.table).ids[k];
-      pools->pages.hold(page);
-      pools->set_entry(fresh, k, page);
-    }
+    made.table = entry.table >= 0 ? pools->share_table(entry.table, shared, entry.frontier) : pools->tables.take();
     if (copy) {
+      Table& fresh = pools->table(made.table);
       made.copy_from = pools->table(entry.table).ids[shared];
       pools->set_entry(fresh, shared, pools->pages.take());
+      fresh.used = shared + 1;
     }
-    fresh.used = shared + (copy ? 1 : 0);
   }
   Table& table = pools->table(made.table);
   made.new_pages = pages_for(made.frontier + made.tokens, layout.page_tokens) - table.used;
   for (int32_t k = 0; k < made.new_pages; ++k) pools->set_entry(table, table.used + k, pools->pages.take());
-  return Image{append.id,          made.frontier,          made.tokens, pools->bank(entry.bank),
-               pools->bank(made.bank), table.addresses};
+  return Image{append.id, made.frontier, made.tokens, pools->bank(entry.bank), pools->bank(made.bank), table.addresses};
 }
 
-// Without the lock: the draft is this transaction's alone, its pages beyond the frontier too, and the page copied from stays as
-// it is because the public record holds it until this slot publishes.
+// Without the lock: the draft is this transaction's alone, its pages beyond the frontier too, and the page copied from
+// stays as it is because the public record holds it until this slot publishes.
 Status Store::Impl::fill_draft(const Image& image, std::span<const int32_t> tokens) {
   const Draft& made = draft(image.id.slot);
   CHECK(made.active && made.tokens == static_cast<int32_t>(tokens.size()));

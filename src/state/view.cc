@@ -30,8 +30,8 @@ Status Store::Impl::check_address(const Record& in, SlotId id) const {
     return Error{Code::stale, cat("state: slot ", id.slot, " generation ", id.generation, " is closed")};
   }
   if (entry.generation != id.generation) {
-    return Error{Code::stale, cat("state: slot ", id.slot, " generation ", id.generation, " is an earlier sequence; now ",
-                                  entry.generation)};
+    return Error{Code::stale, cat("state: slot ", id.slot, " generation ", id.generation,
+                                  " is an earlier sequence; now ", entry.generation)};
   }
   return {};
 }
@@ -84,16 +84,18 @@ void View::tokens(int64_t first, std::span<int32_t> out) const {
   const SlotEntry& seen = entry();
   CHECK(first >= 0 && first <= seen.frontier);
   CHECK(static_cast<int64_t>(out.size()) <= seen.frontier - first);
+  if (out.empty()) return;
   const Pools& pools = *store_->impl_->pools;
-  const int32_t per_page = store_->impl_->layout.page_tokens;
-  while (!out.empty()) {
-    const int64_t offset = first % per_page;
-    const size_t count = std::min(out.size(), static_cast<size_t>(per_page - offset));
-    const int32_t* from = pools.page_tokens(pools.table(seen.table).ids[first / per_page]) + offset;
-    std::copy_n(from, count, out.begin());
-    out = out.subspan(count);
-    first += static_cast<int64_t>(count);
-  }
+  pools.read_tokens(pools.table(seen.table), first, out);
+}
+
+uint64_t View::changed() const { return entry().changed; }
+
+Digest View::tokens_digest() const { return entry().tokens; }
+
+Digest View::record_digest() const {
+  CHECK(held());
+  return store_->impl_->record(record_).digest;
 }
 
 uint64_t View::sequence() const {

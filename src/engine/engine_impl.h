@@ -1,0 +1,57 @@
+// What is behind Engine. Internal to engine/.
+#pragma once
+
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/sha256.h"
+#include "engine/engine.h"
+#include "engine/forward.h"
+#include "engine/weight_loader.h"
+
+namespace evros::engine {
+
+/// std::bad_alloc crosses folders and ends at the entries of engine.h, as this error. What it unwound was private, so
+/// nothing has to be restored. The sentence is short enough to need no memory itself.
+inline Error no_memory() { return {Code::out_of_memory, "out of memory"}; }
+
+/// For entries that are one call; longer ones are function-try-blocks.
+template <typename Work>
+auto guarded(const Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return no_memory();
+  }
+}
+
+struct Engine::Impl {
+  EngineOptions options;
+  EngineInfo info;
+  std::unique_ptr<format::ModelFile> file;
+  std::unique_ptr<device::Device> device;
+  std::unique_ptr<WeightLoader> weights;
+  std::unique_ptr<pages::RowStore> table;
+  model::Model model;
+  std::unique_ptr<state::Store> store;
+  std::unique_ptr<Forward> forward;
+  /// A sequence that no caller knows: what takes more than one publication is done here and then replaces the session's
+  /// image. Its content between calls is nobody's; whoever needs it gives it an image first.
+  SessionId spare;
+  std::optional<Sha256Digest> identity;  // of the model, once somebody asked
+
+  /// Error unless each is an id of the vocabulary.
+  Status check_tokens(std::span<const int32_t> tokens) const;
+  /// Raw ids before the public frontier, newest first, as ForwardRow wants them.
+  Result<std::vector<int64_t>> history(SessionId session) const;
+  /// One transaction over the rows: begin, stages, publish. An error left nothing behind.
+  Result<std::vector<Status>> attempt(std::span<const ChunkRow> rows, std::span<const state::Append> appends,
+                                      const ChunkOptions& chunk);
+  /// Gives the spare the longest image known that is the session's first tokens, at most `most`; returns how many.
+  Result<int64_t> start_spare(SessionId session, int64_t most);
+};
+
+}  // namespace evros::engine
