@@ -35,14 +35,15 @@ TEST(ChunkFaults, HostMemoryThatRunsOutAnywhereIsAnErrorWithoutATrace) {
 TEST(ChunkFaults, EveryReadOfTheTableFailsWithoutATrace) {
   engine::EngineOptions options = small_options();
   options.table.frame_bytes = 64;
-  options.table.memory_bytes = 160 * 64;
+  options.table.memory_bytes = 64 * 64;
+  options.chunk = 4;
   Bench bench(options);
   const engine::SessionId other = *bench.engine->open();
   const World world = bench.world(1, 21);
   Oracle oracle(world);
   Operation cold = chunk({{7, 2, 300}});
   cold.prepare = [&](World& trial) {
-    for (int32_t i = 0; i < 4; ++i) {
+    for (int32_t i = 0; i < 3; ++i) {
       const std::vector<int32_t> others{401 + 7 * i, 17 + i, 440 - 5 * i, 90 + i};
       EXPECT_TRUE(trial.engine->append(other, others).ok());
     }

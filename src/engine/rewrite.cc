@@ -83,8 +83,10 @@ Result<int64_t> Engine::rewrite_hidden(SessionId session, uint64_t seen, std::ve
   const auto keep = static_cast<int64_t>(history.size());
   history.insert(history.end(), tokens.begin(), tokens.end());
   EVROS_ASSIGN(const int64_t ready, impl_->start_spare(session, keep));
-  Status made = append_chunks(impl_->spare, std::span(history).subspan(static_cast<size_t>(ready)), options);
-  if (made.ok()) made = impl_->store->replace(session, impl_->spare, seen);
+  const Status made = guarded([&]() -> Status {
+    EVROS_TRY(append_chunks(impl_->spare, std::span(history).subspan(static_cast<size_t>(ready)), options));
+    return impl_->store->replace(session, impl_->spare, seen);
+  });
   if (made.ok()) return ready;
   (void)impl_->store->reset(impl_->spare);  // gives its pages back now; if that is refused, the next user does
   return made.error();
