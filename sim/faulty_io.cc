@@ -36,7 +36,7 @@ class FaultyFile final : public io::File {
 
   Status read_at(uint64_t offset, std::span<std::byte> out) const override {
     if (faults_.fires(FaultKind::read_error)) return injected(FaultKind::read_error, path());
-    if (faults_.fires(FaultKind::read_short)) {
+    if (!out.empty() && faults_.fires(FaultKind::read_short)) {
       std::fill_n(out.begin(), out.size() / 2, kRubbish);
       return Error{Code::bad_file,
                    cat("injected: ", path(), " ends early: wanted ", out.size(), " bytes at offset ", offset)};
@@ -44,7 +44,7 @@ class FaultyFile final : public io::File {
     if (faults_.fires(FaultKind::read_late)) std::this_thread::sleep_for(std::chrono::microseconds(300));
     EVROS_TRY(inner_->read_at(offset, out));
     // The sign and the highest mantissa bits of whatever it is: the value stays finite and is another one.
-    if (faults_.fires(FaultKind::read_corrupt) && !out.empty()) out[out.size() / 2] ^= std::byte{0x11};
+    if (!out.empty() && faults_.fires(FaultKind::read_corrupt)) out[out.size() / 2] ^= std::byte{0x11};
     return {};
   }
 

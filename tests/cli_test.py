@@ -58,16 +58,20 @@ def without(tensor):
     return make
 
 
+def mapped(tensor, function):
+    def make(scratch):
+        target = os.path.join(scratch, "bad.gguf")
+        gguf_files.rewrite(GGUF, target, changed={tensor: function})
+        return target
+    return make
+
+
 def value(tensor, number):
+    """One element changed."""
     def change(array):
         array.flat[3] = number
         return array
-
-    def make(scratch):
-        target = os.path.join(scratch, "bad.gguf")
-        gguf_files.rewrite(GGUF, target, changed={tensor: change})
-        return target
-    return make
+    return mapped(tensor, change)
 
 
 def info(*patches):
@@ -237,12 +241,8 @@ BAD_MODELS = {
     "overlapping_tensors": (info(("output.weight", {"offset": 0})), ["output.weight"]),
     "unaligned_offset": (info(("output.weight", {"offset": 131073})), ["output.weight"]),
     "unknown_type": (info(("output.weight", {"type_id": 99})), ["output.weight", "99"]),
-    "every_unsupported_tensor_at_once": (info(("output.weight", {"type_id": 26}), ("blk.3.attn_q.weight", {"type_id": 26})),
-                                         ["output.weight", "blk.3.attn_q.weight"]),
     "tensor_missing": (without("blk.5.ssm_out.weight"), ["blk.5.ssm_out.weight"]),
     "tensor_transposed": (info(("blk.0.hc_attn_down.weight", {"dims": [16, 256]})), ["blk.0.hc_attn_down.weight"]),
-    "nan_weight": (value("blk.2.ffn_down_exps.weight", np.nan), ["blk.2.ffn_down_exps.weight"]),
-    "infinite_norm": (value("blk.2.hc_ffn_norm.weight", np.inf), ["blk.2.hc_ffn_norm.weight"]),
     # a GGUF's bytes
     "gguf_cut_in_its_magic": (cut(GGUF, 3), ["cut.gguf"]),
     "gguf_cut_in_its_counts": (cut(GGUF, 17), ["cut.gguf"]),
@@ -302,7 +302,6 @@ BAD_MODELS = {
                             [PLE + "ngram_embedding.shard_1"]),
     "last_shard_missing_so_heads_reach_beyond": (folder(tensors=drop_tensor(PLE + "ngram_embedding.shard_3.weight")),
                                                  ["ngram"]),
-    "infinite_weight": (folder(tensors=poison("model.layers.6.linear_attn.out_proj.weight")), ["linear_attn.out_proj|ssm_out"]),
     "multiplier_negative": (folder(tensors=integers(PLE + "layer_multipliers", lambda a: a.__setitem__(1, -5))),
                             [PLE + "layer_multipliers"]),
     "head_size_0": (folder(tensors=integers(PLE + "ngram_heads_vocab_sizes", lambda a: a.__setitem__(4, 0))),
@@ -315,6 +314,20 @@ BAD_MODELS = {
     "header_that_is_no_json": (folder(after=overwrite("model.safetensors", struct.pack("<Q", 4) + b"{{{{")), ["model.safetensors"]),
     "tensors_that_overlap": (folder(after=overlap), ["linear_attn.in_proj_"]),
     "index_names_a_file_that_is_gone": (folder(after=incomplete_index), ["model-00001-of-00002.safetensors"]),
+}
+
+# Seen only when weights are read or run; everything else inspect must refuse with the same sentence.
+BAD_WEIGHTS = {
+    "nan_weight": (value("blk.2.ffn_down_exps.weight", np.nan), ["blk.2.ffn_down_exps.weight"]),
+    "infinite_norm": (value("blk.2.hc_ffn_norm.weight", np.inf), ["blk.2.hc_ffn_norm.weight"]),
+    "infinite_embedding_of_an_unused_token": (value("token_embd.weight", np.inf), ["token_embd.weight"]),
+    "nan_in_the_table_on_disk": (mapped("per_layer_token_embd.weight", lambda array: array * np.float32(np.nan)), ["NaN"]),
+    "infinite_weight_of_a_folder": (folder(tensors=poison("model.layers.6.linear_attn.out_proj.weight")),
+                                    ["linear_attn.out_proj|ssm_out"]),
+    "sums_that_overflow": (mapped("blk.4.ssm_out.weight", lambda array: np.float32(3e38) * np.sign(array)), ["NaN or infinity"]),
+    "values_beyond_the_cache_type": (mapped("blk.3.attn_v.weight", lambda array: array * np.float32(1e9)), ["kv=f16"]),
+    "every_unsupported_tensor_at_once": (info(("output.weight", {"type_id": 26}), ("blk.3.attn_q.weight", {"type_id": 26})),
+                                         ["output.weight", "blk.3.attn_q.weight"]),
 }
 
 GOOD_TRACE = ["--tokens", "1,2,3", "--out", "{scratch}/out.safetensors"]
@@ -382,14 +395,21 @@ class Refusals(Scratch):
         for word in words:
             self.assertTrue(any(w in done.stderr for w in word.split("|")), f"no \"{word}\" in: {done.stderr}")
 
+    def expect_no_trace(self, maker, words):
+        path, out = maker(self.scratch), os.path.join(self.scratch, "out.safetensors")
+        self.expect_refusal(["trace", path, "--tokens", "1,2,3", "--threads", "1", "--out", out], words)
+        self.assertFalse(os.path.exists(out))
+        return path
+
+
+class BadWeights(Refusals):
+    def check(self, maker, words):
+        self.expect_no_trace(maker, words)
+
 
 class BadModels(Refusals):
-    """The same files through a command that runs the model. What a header shows, inspect must refuse alike."""
-
     def check(self, maker, words):
-        path = maker(self.scratch)
-        self.expect_refusal(["trace", path, "--tokens", "1,2,3", "--out", os.path.join(self.scratch, "out.safetensors")], words)
-        self.assertFalse(os.path.exists(os.path.join(self.scratch, "out.safetensors")))
+        self.expect_refusal(["inspect", self.expect_no_trace(maker, words)], words)
 
 
 class BadRequests(Refusals):
@@ -465,6 +485,7 @@ def fill(case, table):
 
 
 fill(BadModels, BAD_MODELS)
+fill(BadWeights, BAD_WEIGHTS)
 fill(BadRequests, BAD_REQUESTS)
 fill(BadUsage, BAD_USAGE)
 

@@ -13,8 +13,8 @@ namespace evros::tests {
 struct SessionImage {
   int64_t frontier = 0;
   std::vector<int32_t> tokens;
-  std::vector<std::byte> bank;   // every banked owner: states, histories, residual, routes, newest logits, position
-  std::vector<std::byte> rows;   // every appended row that exists below the frontier, by part and position
+  std::vector<std::byte> bank;  // every banked owner: states, histories, residual, routes, newest logits, position
+  std::vector<std::byte> rows;  // every appended row that exists below the frontier, by part and position
   bool operator==(const SessionImage&) const = default;
 };
 
@@ -35,7 +35,8 @@ inline SessionImage image_of(const engine::Engine& engine, engine::SessionId ses
   for (const state::PagePart& part : layout.page) {
     for (int64_t row = 0; row < image.frontier / part.tokens_per_row; ++row) {
       const std::byte* page = view.pages()[row / part.rows_per_page];
-      add(image.rows, page + part.offset + static_cast<uint64_t>(row % part.rows_per_page) * part.row_bytes, part.row_bytes);
+      add(image.rows, page + part.offset + static_cast<uint64_t>(row % part.rows_per_page) * part.row_bytes,
+          part.row_bytes);
     }
   }
   return image;

@@ -1,6 +1,6 @@
-// The promise of docs/numerics.md: the result of a sequence depends on the weights, the numerics id and the tokens, and on
-// nothing else. Every array of a trace must be the same bytes for every way to cut the tokens into chunks, every number of
-// threads and every kernel table of this machine.
+// The promise of docs/numerics.md: the result of a sequence depends on the weights, the numerics id and the tokens, and
+// on nothing else. Every array of a trace must be the same bytes for every way to cut the tokens into chunks, every
+// number of threads and every kernel table of this machine.
 #include "base/rng.h"
 #include "tiny_golden.h"
 
@@ -11,12 +11,12 @@ using Tokens = std::vector<int32_t>;
 
 struct Case {
   const char* name;
-  const char* model;      // "hf", "q8_0", "q4_0" of micro, or "tiny"
+  const char* model;  // "hf", "q8_0", "q4_0" of micro, or "tiny"
   const char* numerics;
   const char* kv;
-  const char* sequence;   // of the model's reference values
-  size_t tokens;          // of it, from the start
-  size_t most_cuts;       // of kPartitions: long runs take fewer
+  const char* sequence;  // of the model's reference values
+  size_t tokens;         // of it, from the start
+  size_t most_cuts;      // of kPartitions: long runs take fewer
 };
 
 constexpr Case kCases[] = {
@@ -85,8 +85,8 @@ TEST_P(Invariance, CutsThreadsAndKernelsChangeNoByte) {
   const auto cuts = partitions(tokens.size(), 20261);
   ops::Trace first;
   const std::string best = kernels::best_host_kernels().name;
-  for (const Setting& setting : {Setting{best, 1, cuts.size()}, Setting{best, 2, cuts.size()}, Setting{"ref-fma", 2, 2},
-                                 Setting{"ref", 2, 2}}) {
+  for (const Setting& setting :
+       {Setting{best, 1, cuts.size()}, Setting{best, 2, cuts.size()}, Setting{"ref-fma", 2, 2}, Setting{"ref", 2, 2}}) {
     if (kernels::host_kernels(setting.kernels.c_str()) == nullptr) continue;
     if (setting.cuts == 2 && setting.kernels == best) continue;
     const auto engine = load_case(c, setting.threads, setting.kernels);
@@ -102,7 +102,8 @@ TEST_P(Invariance, CutsThreadsAndKernelsChangeNoByte) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, Invariance, testing::ValuesIn(kCases), [](const auto& each) { return std::string(each.param.name); });
+INSTANTIATE_TEST_SUITE_P(Table, Invariance, testing::ValuesIn(kCases),
+                         [](const auto& each) { return std::string(each.param.name); });
 
 // The trace above must be able to see sparsity, or its long case proves nothing about selection.
 TEST(InvarianceTable, TheLongCaseIsSparse) {

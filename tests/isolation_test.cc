@@ -1,5 +1,5 @@
-// Sequences do not influence each other (docs/state.md, S4), and an image depends on its tokens alone (S3): batches that mix
-// sequences, slots used again, resets and forks, each against the same tokens in a session of their own.
+// Sequences do not influence each other (docs/state.md, S4), and an image depends on its tokens alone (S3): batches
+// that mix sequences, slots used again, resets and forks, each against the same tokens in a session of their own.
 #include "base/rng.h"
 #include "golden.h"
 #include "image.h"
@@ -17,7 +17,7 @@ Tokens micro_tokens(const std::string& sequence) {
 
 struct Setting {
   const char* name;
-  const char* path;   // "" for the folder, or the type of a GGUF file
+  const char* path;  // "" for the folder, or the type of a GGUF file
   const char* kv;
 };
 constexpr Setting kSettings[] = {{"bf16", "", "f16"}, {"q8_0", "q8_0", "f32"}, {"q4_0", "q4_0", "bf16"}};
@@ -52,13 +52,15 @@ std::vector<std::vector<float>> solo_logits(engine::Engine& engine, const Tokens
 // One sequence on its way through mixed batches.
 struct Traveller {
   Tokens tokens;
-  std::vector<std::vector<float>> logits;   // solo
+  std::vector<std::vector<float>> logits;  // solo
   engine::SessionId session;
   size_t done = 0;
 };
 
-// Which travellers take part in a step and with how many tokens: single tokens and prompts, in changing company and order.
-std::vector<size_t> draw_batch(std::vector<Traveller>& all, uint64_t seed, uint32_t step, std::vector<engine::ChunkRow>& rows) {
+// Which travellers take part in a step and with how many tokens: single tokens and prompts, in changing company and
+// order.
+std::vector<size_t> draw_batch(std::vector<Traveller>& all, uint64_t seed, uint32_t step,
+                               std::vector<engine::ChunkRow>& rows) {
   std::vector<size_t> chosen;
   for (size_t i = 0; i < all.size(); ++i) {
     const size_t who = (i + step) % all.size();
@@ -101,7 +103,8 @@ TEST_P(Isolation, MixedBatchesGiveEachSequenceItsSoloBits) {
     together += chosen.size() > 1 ? 1 : 0;
   }
   EXPECT_GE(together, 3u);
-  for (const Traveller& traveller : all) EXPECT_EQ(image_of(*mixed, traveller.session), solo_image(*solo, traveller.tokens));
+  for (const Traveller& traveller : all)
+    EXPECT_EQ(image_of(*mixed, traveller.session), solo_image(*solo, traveller.tokens));
   mixed->store().check_consistency();
 }
 
@@ -150,8 +153,10 @@ TEST_P(Isolation, ForksDivergeOnBothSides) {
     const engine::ChunkRow both[] = {{*a, right}, {*b, left}};
     const auto statuses = forked->run_chunk(both);
     ASSERT_TRUE(statuses.ok());
-    EXPECT_EQ(image_of(*forked, *a), solo_image(*solo, joined(joined(prompt, shared, left), shared + left.size(), right)));
-    EXPECT_EQ(image_of(*forked, *b), solo_image(*solo, joined(joined(prompt, shared, right), shared + right.size(), left)));
+    EXPECT_EQ(image_of(*forked, *a),
+              solo_image(*solo, joined(joined(prompt, shared, left), shared + left.size(), right)));
+    EXPECT_EQ(image_of(*forked, *b),
+              solo_image(*solo, joined(joined(prompt, shared, right), shared + right.size(), left)));
     EXPECT_TRUE(forked->close(*a).ok());
     EXPECT_TRUE(forked->close(*b).ok());
     forked->store().check_consistency();
@@ -159,7 +164,8 @@ TEST_P(Isolation, ForksDivergeOnBothSides) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Isolation, testing::ValuesIn(kSettings), [](const auto& each) { return std::string(each.param.name); });
+INSTANTIATE_TEST_SUITE_P(Models, Isolation, testing::ValuesIn(kSettings),
+                         [](const auto& each) { return std::string(each.param.name); });
 
 }  // namespace
 }  // namespace evros::tests

@@ -1,5 +1,5 @@
-// The draft head of models/evros-tiny against an independent implementation (models/evros-tiny/README.md): both readings of
-// its hidden norm.
+// The draft head of models/evros-tiny against an independent implementation (models/evros-tiny/README.md): both
+// readings of its hidden norm.
 #include "kernels/rope_table.h"
 #include "model/mtp.h"
 #include "tiny_golden.h"
@@ -13,7 +13,10 @@ constexpr int32_t kPageTokens = 64;
 class DraftHead {
  public:
   DraftHead(engine::Engine& engine, int32_t chunk, int64_t context)
-      : model_(engine.model()), device_(engine.device()), rope_(model_.hyper.rope_dims, model_.hyper.rope_theta), chunk_(chunk) {
+      : model_(engine.model()),
+        device_(engine.device()),
+        rope_(model_.hyper.rope_dims, model_.hyper.rope_theta),
+        chunk_(chunk) {
     const model::PassLimits limits{chunk, 1, chunk, context, false};
     arena_ = must_allocate(model::carve_mtp_scratch(model_.hyper, limits, nullptr).bytes);
     mtp_ = model::carve_mtp_scratch(model_.hyper, limits, arena_.data());
@@ -24,12 +27,14 @@ class DraftHead {
   }
 
   /// Logits [rows][vocab] of a whole sequence: hidden [rows][wide], ids the tokens one ahead.
-  std::vector<float> run(std::span<const float> hidden, std::span<const int32_t> ids, model::HiddenNorm norm, bool all_logits) {
+  std::vector<float> run(std::span<const float> hidden, std::span<const int32_t> ids, model::HiddenNorm norm,
+                         bool all_logits) {
     std::vector<float> logits;
     const auto wide = static_cast<size_t>(model_.hyper.wide());
     for (size_t at = 0; at < ids.size(); at += static_cast<size_t>(chunk_)) {
       const size_t n = std::min(ids.size() - at, static_cast<size_t>(chunk_));
-      run_chunk(hidden.subspan(at * wide, n * wide), ids.subspan(at, n), static_cast<int64_t>(at), norm, all_logits, logits);
+      run_chunk(hidden.subspan(at * wide, n * wide), ids.subspan(at, n), static_cast<int64_t>(at), norm, all_logits,
+                logits);
     }
     return logits;
   }
@@ -70,16 +75,23 @@ class DraftHead {
     put(s.sequence, std::span(&rows, 1));
     put(s.last_sequence, std::span(&last, 1));
     put(s.status, std::span(&clean, 1));
-    const model::Pass pass{&model_, &s, {n, 1, kPageTokens, s.sequence, s.row_sequence, s.row_position, s.status},
-                           {1, 1, kPageTokens, s.last_sequence, s.last_row_sequence, s.last_position, s.status}, all_logits};
+    const model::Pass pass{&model_,
+                           &s,
+                           {n, 1, kPageTokens, s.sequence, s.row_sequence, s.row_position, s.status},
+                           {1, 1, kPageTokens, s.last_sequence, s.last_row_sequence, s.last_position, s.status},
+                           all_logits};
     ASSERT_TRUE(model::run_mtp(pass, mtp_, pages_, norm, device_).ok());
     uint32_t status = 1;
-    ASSERT_TRUE(device_.download(std::as_writable_bytes(std::span(&status, 1)), reinterpret_cast<const std::byte*>(s.status)).ok());
+    ASSERT_TRUE(
+        device_.download(std::as_writable_bytes(std::span(&status, 1)), reinterpret_cast<const std::byte*>(s.status))
+            .ok());
     EXPECT_EQ(status, 0u);
     const size_t floats = (all_logits ? ids.size() : 1) * static_cast<size_t>(model_.hyper.vocab);
     logits.resize(logits.size() + floats);
-    ASSERT_TRUE(device_.download(std::as_writable_bytes(std::span(logits).last(floats)),
-                                 reinterpret_cast<const std::byte*>(s.logits)).ok());
+    ASSERT_TRUE(device_
+                    .download(std::as_writable_bytes(std::span(logits).last(floats)),
+                              reinterpret_cast<const std::byte*>(s.logits))
+                    .ok());
   }
 
   const model::Model& model_;
@@ -124,7 +136,8 @@ TEST_P(Mtp, BothReadingsOfTheHiddenNorm) {
   compare(head.run(hidden, tokens.subspan(1), model::HiddenNorm::flat, true), golden, prompt + ".mtp_flat");
 }
 
-INSTANTIATE_TEST_SUITE_P(Prompts, Mtp, testing::ValuesIn(kTinyPrompts), [](const auto& each) { return std::string(each.param); });
+INSTANTIATE_TEST_SUITE_P(Prompts, Mtp, testing::ValuesIn(kTinyPrompts),
+                         [](const auto& each) { return std::string(each.param); });
 
 // A draft step is a chunk of one row that wants one row of logits; it must give what a prefill gives.
 TEST(MtpHead, OneByOneEqualsAllAtOnce) {

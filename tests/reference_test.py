@@ -4,7 +4,6 @@
 If this fails, variants_test.py proves nothing.
 """
 import os
-import sys
 import unittest
 
 import numpy as np
@@ -58,5 +57,4 @@ class Reference(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    sys.dont_write_bytecode = True
     unittest.main()

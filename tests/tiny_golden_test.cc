@@ -1,14 +1,14 @@
-// models/evros-tiny against the reference library (models/evros-tiny/README.md, "Reference values"): a trained model, in
-// bfloat16, with a prompt long enough that QSA drops blocks.
-#include <iostream>
-
+// models/evros-tiny against the reference library (models/evros-tiny/README.md, "Reference values"): a trained model,
+// in bfloat16, with a prompt long enough that QSA drops blocks.
 #include "tiny_golden.h"
+
+#include <iostream>
 
 namespace evros::tests {
 namespace {
 
-constexpr int32_t kEndOfTurn = 4089;   // <|im_end|>
-constexpr float kClearGap = 1e-3f;     // of a greedy step: several times the arithmetic difference below
+constexpr int32_t kEndOfTurn = 4089;  // <|im_end|>
+constexpr float kClearGap = 1e-3f;    // of a greedy step: several times the arithmetic difference below
 
 // Visible tokens of every query of one layer. `place` counts full layers: 0 is layer 3, 1 is layer 7.
 std::vector<int32_t> visible_counts(const ops::TraceTensor& selected, size_t place) {
@@ -27,7 +27,9 @@ std::vector<int32_t> as_vector(std::span<const int32_t> values) { return {values
 std::vector<int32_t> best_five(std::span<const float> logits) {
   std::vector<int32_t> ids(logits.size());
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i);
-  const auto larger = [&](int32_t a, int32_t b) { return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]; };
+  const auto larger = [&](int32_t a, int32_t b) {
+    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+  };
   std::partial_sort(ids.begin(), ids.begin() + 5, ids.end(), larger);
   ids.resize(5);
   return ids;
@@ -41,7 +43,8 @@ void compare_best_five(std::span<const float> logits, size_t vocab, const Golden
   for (size_t row = 0; row < ids.size() / 5; ++row) {
     const auto ours = logits.subspan(row * vocab, vocab);
     ASSERT_EQ(best_five(ours), as_vector(ids.subspan(row * 5, 5))) << "at position " << row;
-    for (size_t i = row * 5; i < row * 5 + 5; ++i) most = std::max(most, std::abs(ours[static_cast<size_t>(ids[i])] - values[i]));
+    for (size_t i = row * 5; i < row * 5 + 5; ++i)
+      most = std::max(most, std::abs(ours[static_cast<size_t>(ids[i])] - values[i]));
   }
   EXPECT_LE(most, kTinyTolerance);
 }
@@ -54,7 +57,8 @@ class Tiny : public testing::TestWithParam<const char*> {};
 TEST_P(Tiny, EveryReferenceValueWithAFloatCache) {
   const std::string prompt = GetParam();
   const Golden& golden = tiny_golden();
-  const ops::Trace trace = must_trace(tiny_engine("f32"), golden.at(prompt + ".tokens").as<int32_t>(), kTinyChunks, prompt);
+  const ops::Trace trace =
+      must_trace(tiny_engine("f32"), golden.at(prompt + ".tokens").as<int32_t>(), kTinyChunks, prompt);
   ASSERT_FALSE(trace.empty());
   const size_t vocab = trace.at(prompt + ".logits").shape[1];
   const auto logits = trace.at(prompt + ".logits").as<float>();
@@ -64,10 +68,12 @@ TEST_P(Tiny, EveryReferenceValueWithAFloatCache) {
   EXPECT_EQ(visible_counts(selected, 0), as_vector(golden.at(prompt + ".qsa_selected_layer3").as<int32_t>()));
   EXPECT_EQ(visible_counts(selected, 1), as_vector(golden.at(prompt + ".qsa_selected_layer7").as<int32_t>()));
   const ops::TraceTensor& out = trace.at(prompt + ".layer_out");
-  EXPECT_LE(max_difference(out.as<float>().last(out.shape[2]), golden.at(prompt + ".wide_last").as<float>()), kTinyTolerance);
+  EXPECT_LE(max_difference(out.as<float>().last(out.shape[2]), golden.at(prompt + ".wide_last").as<float>()),
+            kTinyTolerance);
 }
 
-// The reference runs on after the end of the turn, into text that was never trained: there it counts while its choice is clear.
+// The reference runs on after the end of the turn, into text that was never trained: there it counts while its choice
+// is clear.
 TEST_P(Tiny, GreedyContinuationTokenForToken) {
   const std::string prompt = GetParam();
   const Golden& golden = tiny_golden();
@@ -108,14 +114,15 @@ TEST_P(Tiny, AHalfPrecisionCacheStaysClose) {
                    ? 0
                    : 1;
   }
-  std::cout << "[ kv=f16   ] " << prompt << ": largest logit difference " << most << ", " << changed << " of " << a.size() / n
-            << " selections changed\n";
+  std::cout << "[ kv=f16   ] " << prompt << ": largest logit difference " << most << ", " << changed << " of "
+            << a.size() / n << " selections changed\n";
   EXPECT_GT(most, 0.0f);
   EXPECT_LT(most, kHalfCacheBound);
   EXPECT_LE(changed * 100, a.size() / n);
 }
 
-INSTANTIATE_TEST_SUITE_P(Prompts, Tiny, testing::ValuesIn(kTinyPrompts), [](const auto& each) { return std::string(each.param); });
+INSTANTIATE_TEST_SUITE_P(Prompts, Tiny, testing::ValuesIn(kTinyPrompts),
+                         [](const auto& each) { return std::string(each.param); });
 
 }  // namespace
 }  // namespace evros::tests

@@ -94,6 +94,12 @@ run_tidy() {
   fi
 }
 
+# The model of publication, docs/publication.pml.
+check_model() {
+  tools/check_model.sh | tee "$logs/model"
+  passed=$((passed + $(sed -n 's/^model: \([0-9]*\) checks passed$/\1/p' "$logs/model")))
+}
+
 fuzz_one() {  # NAME SECONDS
   local corpus=build/fuzz/corpus/$1 seeds=()
   mkdir -p "$corpus" build/fuzz/findings
@@ -134,6 +140,7 @@ step "setup" tools/setup.sh test
 case "${1:-ci}" in
   ci)
     step "tidy" run_tidy
+    step "model of publication" check_model
     preset release '*'
     preset clang '*'
     preset asan '-*Slow*'
@@ -142,6 +149,7 @@ case "${1:-ci}" in
     step "fuzz: 30 s each" run_fuzzers 30 ;;
   all)
     step "tidy" run_tidy
+    step "model of publication" check_model
     for name in release clang asan tsan; do preset "$name" '*' -DEVROS_TEST_FOLDERS=; done
     step "exhaustive arithmetic" exhaustive
     step "fuzz: build" build_fuzzers

@@ -10,22 +10,20 @@
 
 namespace evros {
 
-static_assert(std::endian::native == std::endian::little, "Evros reads files and state by value; big-endian is not supported");
+static_assert(std::endian::native == std::endian::little,
+              "Evros reads files and state by value; big-endian is not supported");
 
 /// Reads a T from unaligned little-endian bytes.
 template <typename T>
-  requires std::is_trivially_copyable_v<T>
-T load(const void* bytes) {
+requires std::is_trivially_copyable_v<T> T load(const void* bytes) {
   T value;
   std::memcpy(&value, bytes, sizeof value);
   return value;
 }
 
 template <typename T>
-  requires std::is_trivially_copyable_v<T>
-void store(void* bytes, const T& value) {
-  std::memcpy(bytes, &value, sizeof value);
-}
+requires std::is_trivially_copyable_v<T>
+void store(void* bytes, const T& value) { std::memcpy(bytes, &value, sizeof value); }
 
 /// a * b, or nothing when it does not fit 64 bits.
 inline std::optional<uint64_t> checked_mul(uint64_t a, uint64_t b) {

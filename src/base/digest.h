@@ -41,7 +41,7 @@ class TreeDigest {
 
  private:
   std::vector<Digest> leaves_;
-  std::vector<std::byte> tail_;   // fewer than kDigestLeaf bytes
+  std::vector<std::byte> tail_;  // fewer than kDigestLeaf bytes
 };
 
 }  // namespace evros

@@ -23,7 +23,8 @@ std::vector<std::byte> pattern(size_t n) {
 }
 
 TEST(TreeDigest, is_the_digest_of_the_leaf_digests) {
-  for (const size_t n : {size_t{0}, size_t{1}, size_t{4095}, size_t{4096}, size_t{4097}, size_t{3 * 4096}, size_t{20000}}) {
+  for (const size_t n :
+       {size_t{0}, size_t{1}, size_t{4095}, size_t{4096}, size_t{4097}, size_t{3 * 4096}, size_t{20000}}) {
     const std::vector<std::byte> all = pattern(n);
     std::vector<std::byte> leaf_bytes;  // 16 bytes a leaf: low half, high half, little-endian
     for (size_t at = 0; at < n; at += 4096) {

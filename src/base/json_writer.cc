@@ -30,12 +30,23 @@ size_t utf8_length(std::string_view s) {
 void append_control(std::string& out, unsigned char c) {
   constexpr char kHex[] = "0123456789abcdef";
   switch (c) {
-    case '\n': out += "\\n"; return;
-    case '\r': out += "\\r"; return;
-    case '\t': out += "\\t"; return;
-    case '\b': out += "\\b"; return;
-    case '\f': out += "\\f"; return;
-    default: out += {'\\', 'u', '0', '0', kHex[c >> 4], kHex[c & 15]};
+    case '\n':
+      out += "\\n";
+      return;
+    case '\r':
+      out += "\\r";
+      return;
+    case '\t':
+      out += "\\t";
+      return;
+    case '\b':
+      out += "\\b";
+      return;
+    case '\f':
+      out += "\\f";
+      return;
+    default:
+      out += {'\\', 'u', '0', '0', kHex[c >> 4], kHex[c & 15]};
   }
 }
 
@@ -46,10 +57,14 @@ std::string json_quote(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const auto c = static_cast<unsigned char>(text[i]);
     const size_t n = utf8_length(text.substr(i));
-    if (c < 0x20) append_control(out, c);
-    else if (c == '"' || c == '\\') out += {'\\', text[i]};
-    else if (n == 0) out += "\xEF\xBF\xBD";
-    else out += text.substr(i, n);
+    if (c < 0x20)
+      append_control(out, c);
+    else if (c == '"' || c == '\\')
+      out += {'\\', text[i]};
+    else if (n == 0)
+      out += "\xEF\xBF\xBD";
+    else
+      out += text.substr(i, n);
     i += n == 0 ? 1 : n;
   }
   return out += '"';

@@ -36,10 +36,11 @@ class JsonWriter {
   JsonWriter& value(double number);
   JsonWriter& value(float number);
   template <typename N>
-    requires(std::is_integral_v<N> && !std::is_same_v<N, bool>)
-  JsonWriter& value(N number) {
-    if constexpr (std::is_signed_v<N>) return signed_value(number);
-    else return unsigned_value(number);
+  requires(std::is_integral_v<N> && !std::is_same_v<N, bool>) JsonWriter& value(N number) {
+    if constexpr (std::is_signed_v<N>)
+      return signed_value(number);
+    else
+      return unsigned_value(number);
   }
   JsonWriter& null() { return raw("null"); }
   /// A value that is JSON already.
@@ -58,8 +59,8 @@ class JsonWriter {
 
   int indent_;
   std::string out_;
-  std::vector<char> open_;     // brackets
-  bool first_ = true;          // nothing in the innermost bracket yet
+  std::vector<char> open_;  // brackets
+  bool first_ = true;       // nothing in the innermost bracket yet
   bool after_key_ = false;
 };
 

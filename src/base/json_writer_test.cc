@@ -27,7 +27,7 @@ TEST(JsonWriter, EscapesWhatRfc8259Demands) {
 
 TEST(JsonWriter, ReplacesBytesThatAreNotUtf8) {
   EXPECT_EQ(json_quote("\xFFx"), "\"\xEF\xBF\xBDx\"");
-  EXPECT_EQ(json_quote("\xC3"), "\"\xEF\xBF\xBD\"");                                   // cut short
+  EXPECT_EQ(json_quote("\xC3"), "\"\xEF\xBF\xBD\"");                                  // cut short
   EXPECT_EQ(json_quote("\xED\xA0\x80"), "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");  // a surrogate
   EXPECT_EQ(json_quote("\xC0\x80"), "\"\xEF\xBF\xBD\xEF\xBF\xBD\"");                  // an overlong zero
 }

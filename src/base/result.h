@@ -40,8 +40,8 @@ struct Error {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}              // NOLINT(google-explicit-constructor)
-  Result(Error error) : error_(std::move(error)) {}          // NOLINT(google-explicit-constructor)
+  Result(T value) : value_(std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  Result(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
   bool ok() const { return value_.has_value(); }
   explicit operator bool() const { return ok(); }
   const T& value() const& { return CHECK(ok()), *value_; }
@@ -77,8 +77,8 @@ using Status = Result<void>;
 
 #define EVROS_CONCAT_(a, b) a##b
 #define EVROS_CONCAT(a, b) EVROS_CONCAT_(a, b)
-#define EVROS_TRY(expression)                                              \
-  do {                                                                     \
+#define EVROS_TRY(expression)                                                                 \
+  do {                                                                                        \
     if (auto evros_status_ = (expression); !evros_status_.ok()) return evros_status_.error(); \
   } while (false)
 #define EVROS_ASSIGN_(temporary, declaration, expression) \

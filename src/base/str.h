@@ -16,7 +16,7 @@ inline void append(std::string& out, const std::string& s) { out.append(s); }
 inline void append(std::string& out, char c) { out.push_back(c); }
 inline void append(std::string& out, bool b) { out.append(b ? "true" : "false"); }
 template <typename N>
-  requires std::is_arithmetic_v<N>
+requires std::is_arithmetic_v<N>
 void append(std::string& out, N n) {
   char digits[64];
   const auto end = std::to_chars(digits, digits + sizeof digits, n).ptr;

@@ -100,6 +100,15 @@ void add_trace(CLI::App& root, TraceArguments& a) {
   app.add_option("--out", a.out, "the safetensors file to write")->required();
 }
 
+void add_bench(CLI::App& root, BenchArguments& a) {
+  CLI::App& app = *root.add_subcommand("bench", "time of every stage, and what the transaction costs");
+  add_model(app, a.model);
+  app.add_option("--prompt", a.prompt, "tokens to prefill")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--decode", a.decode, "tokens to decode after them")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_flag("--stages", a.stages, "time per stage (this version shows nothing else)");
+  app.add_flag("--json", a.json, "print JSON");
+}
+
 }  // namespace
 
 Arguments parse(int argc, char** argv) {
@@ -113,12 +122,14 @@ Arguments parse(int argc, char** argv) {
   ConvertArguments convert_arguments;
   SynthArguments synth_arguments;
   TraceArguments trace_arguments;
+  BenchArguments bench_arguments;
   add_run(app, run_arguments);
   add_inspect(app, inspect_arguments);
   add_tokenize(app, tokenize_arguments);
   add_convert(app, convert_arguments);
   add_synth(app, synth_arguments);
   add_trace(app, trace_arguments);
+  add_bench(app, bench_arguments);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -129,6 +140,7 @@ Arguments parse(int argc, char** argv) {
   if (app.got_subcommand("tokenize")) return tokenize_arguments;
   if (app.got_subcommand("convert")) return convert_arguments;
   if (app.got_subcommand("synth")) return synth_arguments;
+  if (app.got_subcommand("bench")) return bench_arguments;
   return trace_arguments;
 }
 

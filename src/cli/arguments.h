@@ -70,13 +70,19 @@ struct TraceArguments {
   int64_t greedy = 0;
 };
 
+struct BenchArguments {
+  ModelArguments model;
+  int64_t prompt = 128, decode = 64;   // tokens
+  bool json = false, stages = true;
+};
+
 /// Nothing to do: help or version was printed, or the usage was wrong; the exit code says which.
 struct Exit {
   int code;
 };
 
 using Arguments = std::variant<Exit, RunArguments, InspectArguments, TokenizeArguments, ConvertArguments, SynthArguments,
-                               TraceArguments>;
+                               TraceArguments, BenchArguments>;
 
 Arguments parse(int argc, char** argv);
 
@@ -86,5 +92,6 @@ int tokenize(const TokenizeArguments& arguments);
 int convert(const ConvertArguments& arguments);
 int synth(const SynthArguments& arguments);
 int trace(const TraceArguments& arguments);
+int bench(const BenchArguments& arguments);
 
 }  // namespace evros::cli

@@ -29,7 +29,8 @@ class LineEditor {
   LineEditor() : editor_(el_init("evros", stdin, stdout, stderr), el_end), history_(history_init(), history_end) {
     HistEvent event;
     history(history_.get(), &event, H_SETSIZE, kHistoryLines);
-    el_set(editor_.get(), EL_PROMPT, +[](EditLine*) { return const_cast<char*>("> "); });
+    el_set(
+        editor_.get(), EL_PROMPT, +[](EditLine*) { return const_cast<char*>("> "); });
     el_set(editor_.get(), EL_EDITOR, "emacs");
     el_set(editor_.get(), EL_HIST, history, history_.get());
     el_set(editor_.get(), EL_SIGNAL, 0);

@@ -19,7 +19,8 @@ Result<std::string> model_path(const std::string& given) {
   EVROS_ASSIGN(const std::string folder, io::program_folder());
   std::string path = io::join(folder, kBundledModel);
   if (!io::real_io().exists(path)) {
-    return Error{Code::not_found, cat("no MODEL was given and the bundled one is not at ", path, "; `make build` makes it")};
+    return Error{Code::not_found,
+                 cat("no MODEL was given and the bundled one is not at ", path, "; `make build` makes it")};
   }
   return path;
 }

@@ -35,7 +35,7 @@ class Conversation {
   text::Tokenizer tokenizer_;
   std::optional<bool> thinking_;
   std::vector<text::ChatMessage> messages_;
-  std::string user_, prompt_text_, text_;        // text_ and tokens_: prompt and reply so far
+  std::string user_, prompt_text_, text_;  // text_ and tokens_: prompt and reply so far
   std::vector<int32_t> prompt_tokens_, tokens_;
 };
 

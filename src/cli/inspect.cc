@@ -40,14 +40,31 @@ struct Fact {
 
 std::vector<Fact> facts(const format::HyperParams& h) {
   const auto full = std::count(h.layer_kind.begin(), h.layer_kind.end(), format::LayerKind::full);
-  return {{"layers", h.layers}, {"full_attention_layers", full}, {"hidden", h.hidden}, {"vocabulary", h.vocab},
-          {"context_length", h.context_length}, {"streams", h.hc_count}, {"stream_rank", h.hc_lowrank}, {"heads", h.heads},
-          {"kv_heads", h.kv_heads}, {"key_dim", h.key_dim}, {"value_dim", h.value_dim}, {"index_budget", h.index_budget},
-          {"linear_key_heads", h.linear_key_heads}, {"linear_value_heads", h.linear_value_heads},
-          {"linear_key_dim", h.linear_key_dim}, {"linear_value_dim", h.linear_value_dim}, {"experts", h.experts},
-          {"experts_used", h.experts_used}, {"expert_ff", h.expert_ff}, {"shared_ff", h.shared_ff},
-          {"ple_layers", static_cast<int64_t>(h.ple.size())}, {"ngram_size", h.ngram_size}, {"ple_heads", h.ple_heads()},
-          {"ple_row_width", h.ple_row_width}, {"ple_table_rows", static_cast<int64_t>(h.ple_table_rows)},
+  return {{"layers", h.layers},
+          {"full_attention_layers", full},
+          {"hidden", h.hidden},
+          {"vocabulary", h.vocab},
+          {"context_length", h.context_length},
+          {"streams", h.hc_count},
+          {"stream_rank", h.hc_lowrank},
+          {"heads", h.heads},
+          {"kv_heads", h.kv_heads},
+          {"key_dim", h.key_dim},
+          {"value_dim", h.value_dim},
+          {"index_budget", h.index_budget},
+          {"linear_key_heads", h.linear_key_heads},
+          {"linear_value_heads", h.linear_value_heads},
+          {"linear_key_dim", h.linear_key_dim},
+          {"linear_value_dim", h.linear_value_dim},
+          {"experts", h.experts},
+          {"experts_used", h.experts_used},
+          {"expert_ff", h.expert_ff},
+          {"shared_ff", h.shared_ff},
+          {"ple_layers", static_cast<int64_t>(h.ple.size())},
+          {"ngram_size", h.ngram_size},
+          {"ple_heads", h.ple_heads()},
+          {"ple_row_width", h.ple_row_width},
+          {"ple_table_rows", static_cast<int64_t>(h.ple_table_rows)},
           {"mtp_layers", h.mtp_layers}};
 }
 
@@ -60,14 +77,25 @@ void plan_json(JsonWriter& json, const Result<engine::Plan>& plan) {
   json.begin_object().key("context").value(plan->context).key("sessions").value(plan->sessions);
   json.key("weight_bytes").value(plan->weight_bytes).key("table_bytes").value(plan->table_bytes);
   json.key("table_memory_bytes").value(plan->table_memory_bytes).key("bank_bytes").value(plan->bank_bytes);
-  json.key("banks").value(plan->limits.banks).key("page_bytes").value(plan->page_bytes).key("pages").value(plan->limits.pages);
+  json.key("banks")
+      .value(plan->limits.banks)
+      .key("page_bytes")
+      .value(plan->page_bytes)
+      .key("pages")
+      .value(plan->limits.pages);
   json.key("page_tokens").value(plan->page_tokens).key("bytes_per_1k_tokens").value(plan->bytes_per_1k_tokens());
   json.key("scratch_bytes").value(plan->scratch_bytes).key("total_bytes").value(plan->total_bytes()).end_object();
 }
 
 void print_json(const format::ModelFile& file, const Result<engine::Plan>& plan, bool tensors) {
   JsonWriter json(1);
-  json.begin_object().key("path").value(file.path()).key("container").value(file.container()).key("name").value(file.name());
+  json.begin_object()
+      .key("path")
+      .value(file.path())
+      .key("container")
+      .value(file.container())
+      .key("name")
+      .value(file.name());
   json.key("files").begin_array();
   for (const std::string& path : file.files()) json.value(path);
   json.end_array().key("hyper_parameters").begin_object();
@@ -106,10 +134,13 @@ void print_plan(const Result<engine::Plan>& plan, const ModelArguments& a) {
               a.context > 0 ? " (asked)" : " (default)");
   line("weights", plan->weight_bytes, "memory");
   line("n-gram table", plan->table_memory_bytes,
-       cat(a.ple == "ram" ? "memory, as asked" : "memory for rows as they are read", "; ", human_bytes(plan->table_bytes), " on disk"));
-  line("banks", plan->banks_bytes(), cat(plan->limits.banks, " of ", human_bytes(plan->bank_bytes), "; one more session costs one"));
-  line("pages", plan->pages_bytes(), cat(plan->limits.pages, " of ", plan->page_tokens, " tokens; 1024 more tokens cost ",
-                                         human_bytes(plan->bytes_per_1k_tokens())));
+       cat(a.ple == "ram" ? "memory, as asked" : "memory for rows as they are read", "; ",
+           human_bytes(plan->table_bytes), " on disk"));
+  line("banks", plan->banks_bytes(),
+       cat(plan->limits.banks, " of ", human_bytes(plan->bank_bytes), "; one more session costs one"));
+  line("pages", plan->pages_bytes(),
+       cat(plan->limits.pages, " of ", plan->page_tokens, " tokens; 1024 more tokens cost ",
+           human_bytes(plan->bytes_per_1k_tokens())));
   line("scratch", plan->scratch_bytes, cat("chunks of ", plan->pass.rows, " tokens"));
   line("together", plan->total_bytes(), "");
 }
@@ -117,7 +148,8 @@ void print_plan(const Result<engine::Plan>& plan, const ModelArguments& a) {
 void print_text(const format::ModelFile& file, const Result<engine::Plan>& plan, const InspectArguments& a) {
   std::printf("%s\n%s, \"%s\", %zu file%s, %zu tensors\n\n", file.path().c_str(), std::string(file.container()).c_str(),
               file.name().c_str(), file.files().size(), file.files().size() == 1 ? "" : "s", file.tensors().size());
-  for (const Fact& fact : facts(file.hyper())) std::printf("  %-24s %lld\n", fact.name, static_cast<long long>(fact.value));
+  for (const Fact& fact : facts(file.hyper()))
+    std::printf("  %-24s %lld\n", fact.name, static_cast<long long>(fact.value));
   std::printf("\ntypes\n");
   for (const auto& [name, total] : totals(file)) {
     std::printf("  %-10s %6llu tensors %10s\n", name.c_str(), static_cast<unsigned long long>(total.tensors),
@@ -130,8 +162,9 @@ void print_text(const format::ModelFile& file, const Result<engine::Plan>& plan,
   if (a.tensors) {
     std::printf("\ntensors\n");
     for (const format::Tensor& tensor : file.tensors()) {
-      std::printf("  %-48s %-8s %-24s %s\n", tensor.name.c_str(), std::string(format::type_info(tensor.type).name).c_str(),
-                  shape(tensor).c_str(), human_bytes(tensor.bytes()).c_str());
+      std::printf("  %-48s %-8s %-24s %s\n", tensor.name.c_str(),
+                  std::string(format::type_info(tensor.type).name).c_str(), shape(tensor).c_str(),
+                  human_bytes(tensor.bytes()).c_str());
     }
   }
   print_plan(plan, a.model);
@@ -145,8 +178,12 @@ int inspect(const InspectArguments& a) {
   const auto file = format::open_model(io::real_io(), *path);
   if (!file.ok()) return fail(file.error());
   const Result<engine::Plan> plan = engine::make_plan(**file, engine_options(a.model));
-  if (a.json) print_json(**file, plan, a.tensors);
-  else print_text(**file, plan, a);
+  if (!plan.ok() && plan.error().code == Code::invalid_argument)
+    return fail(plan.error());  // the options, not the model
+  if (a.json)
+    print_json(**file, plan, a.tensors);
+  else
+    print_text(**file, plan, a);
   return 0;
 }
 

@@ -12,6 +12,7 @@ struct Dispatch {
   int operator()(const ConvertArguments& a) const { return convert(a); }
   int operator()(const SynthArguments& a) const { return synth(a); }
   int operator()(const TraceArguments& a) const { return trace(a); }
+  int operator()(const BenchArguments& a) const { return bench(a); }
 };
 
 }  // namespace

@@ -12,7 +12,8 @@ namespace {
 constexpr int kInterruptedExit = 130;  // 128 + SIGINT, as shells have it
 
 Result<std::vector<int32_t>> one_shot_prompt(const Session& session, const RunArguments& a, const std::string& text) {
-  if (text.empty()) return Error{Code::invalid_argument, "the prompt is empty; give some text with -p, -f or on standard input"};
+  if (text.empty())
+    return Error{Code::invalid_argument, "the prompt is empty; give some text with -p, -f or on standard input"};
   if (a.raw) return session.tokenizer.encode(text);
   EVROS_ASSIGN(Conversation conversation, make_conversation(session, a));
   return conversation.prompt(text);

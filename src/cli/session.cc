@@ -22,7 +22,8 @@ Status parse_logit_bias(const std::vector<std::string>& list, std::map<int32_t, 
     const auto [equals, id_error] = std::from_chars(entry.data(), end, id);
     const bool split = id_error == std::errc{} && equals != end && *equals == '=';
     if (!split || std::from_chars(equals + 1, end, bias).ptr != end || equals + 1 == end) {
-      return Error{Code::invalid_argument, cat("--logit-bias is \"", entry, "\"; it must be ID=VALUE, such as 42=-1.5")};
+      return Error{Code::invalid_argument,
+                   cat("--logit-bias is \"", entry, "\"; it must be ID=VALUE, such as 42=-1.5")};
     }
     out[id] = bias;
   }
@@ -73,16 +74,19 @@ Result<Conversation> make_conversation(const Session& session, const RunArgument
 
 Result<engine::ReplyResult> stream_reply(Session& session, std::span<const int32_t> prompt) {
   session.interrupted->store(false);
-  return engine::reply(*session.engine, io::real_io(), session.id, prompt, session.params, session.tokenizer,
-                       [](std::string_view text) {
-                         std::fwrite(text.data(), 1, text.size(), stdout);
-                         std::fflush(stdout);
-                       },
-                       session.interrupted);
+  return engine::reply(
+      *session.engine, io::real_io(), session.id, prompt, session.params, session.tokenizer,
+      [](std::string_view text) {
+        std::fwrite(text.data(), 1, text.size(), stdout);
+        std::fflush(stdout);
+      },
+      session.interrupted);
 }
 
 void print_statistics(const Session& session, const engine::ReplyResult& result) {
-  const auto rate = [](size_t tokens, uint64_t ns) { return ns == 0 ? 0.0 : static_cast<double>(tokens) * 1e9 / static_cast<double>(ns); };
+  const auto rate = [](size_t tokens, uint64_t ns) {
+    return ns == 0 ? 0.0 : static_cast<double>(tokens) * 1e9 / static_cast<double>(ns);
+  };
   const auto fresh = static_cast<size_t>(result.prompt_tokens - result.reused_tokens);
   std::fprintf(stderr, "[%lld prompt tokens (%lld reused) at %.1f tokens/s, %zu reply tokens at %.1f tokens/s; %s; ",
                static_cast<long long>(result.prompt_tokens), static_cast<long long>(result.reused_tokens),

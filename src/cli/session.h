@@ -19,7 +19,7 @@ struct Session {
   text::Tokenizer tokenizer;
   engine::SessionId id;
   engine::ReplyParams params;
-  std::atomic<bool>* interrupted;     // Ctrl-C
+  std::atomic<bool>* interrupted;  // Ctrl-C
 };
 
 /// Loads the model and turns the arguments into reply settings (the model's sampling defaults where none were given).

@@ -1,4 +1,6 @@
 // evros trace: token ids in, every intermediate out, as a safetensors file under the names of the reference values.
+#include "ops/trace.h"
+
 #include <algorithm>
 #include <cstdio>
 
@@ -6,7 +8,6 @@
 #include "cli/arguments.h"
 #include "cli/common.h"
 #include "io/io.h"
-#include "ops/trace.h"
 
 namespace evros::cli {
 namespace {
@@ -15,12 +16,15 @@ Status run_trace(const TraceArguments& a) {
   EVROS_ASSIGN(const std::string path, model_path(a.model.model));
   if (a.tokens.empty()) return Error{Code::invalid_argument, "--tokens is empty; at least one id is needed"};
   if (a.tokens.size() > ops::kTraceTokens) {
-    return Error{Code::invalid_argument, cat("--tokens has ", a.tokens.size(), " ids; a trace holds at most ", ops::kTraceTokens)};
+    return Error{Code::invalid_argument,
+                 cat("--tokens has ", a.tokens.size(), " ids; a trace holds at most ", ops::kTraceTokens)};
   }
-  int64_t chunk = a.chunks.empty() ? static_cast<int64_t>(a.tokens.size()) : *std::max_element(a.chunks.begin(), a.chunks.end());
+  int64_t chunk =
+      a.chunks.empty() ? static_cast<int64_t>(a.tokens.size()) : *std::max_element(a.chunks.begin(), a.chunks.end());
   chunk = std::clamp<int64_t>(chunk, 1, static_cast<int64_t>(a.tokens.size()));
-  EVROS_ASSIGN(const auto engine, engine::Engine::load(io::real_io(), path,
-                                                       ops::trace_options(engine_options(a.model), static_cast<int32_t>(chunk))));
+  EVROS_ASSIGN(const auto engine,
+               engine::Engine::load(io::real_io(), path,
+                                    ops::trace_options(engine_options(a.model), static_cast<int32_t>(chunk))));
   EVROS_ASSIGN(const engine::SessionId session, engine->open());
   EVROS_ASSIGN(ops::Trace trace, ops::run_trace(*engine, session, a.tokens, a.chunks, a.prefix));
   if (a.greedy > 0) EVROS_TRY(ops::trace_greedy(*engine, session, a.greedy, trace));

@@ -30,8 +30,11 @@ class Buffer {
     return *this;
   }
   ~Buffer();
+  /// Null for an empty buffer. Host code may dereference it only where Device::host_addressable().
   std::byte* data() const { return data_; }
+  /// What was asked for; the content is undefined until something is written.
   uint64_t bytes() const { return bytes_; }
+  /// The same address as a T.
   template <typename T>
   T* as() const {
     return reinterpret_cast<T*>(data_);
@@ -76,6 +79,7 @@ class Device {
   virtual bool host_addressable() const = 0;      // may host code dereference its memory
   /// Fails with out_of_memory, naming `what` and the bytes. Content is undefined.
   virtual Result<Buffer> allocate(uint64_t bytes, std::string_view what) = 0;
+  /// Gives memory of allocate() back; Buffer is the one that calls it.
   virtual void free(std::byte* data, uint64_t bytes) noexcept = 0;
   /// Ordered copies and fills; host pointers may be reused when the call returns.
   virtual Status upload(std::byte* to, std::span<const std::byte> from) = 0;

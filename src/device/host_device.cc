@@ -35,8 +35,10 @@ class HostDevice final : public Device {
   Result<Buffer> allocate(uint64_t bytes, std::string_view what) override {
     const uint64_t size = bytes > kLargest ? 0 : align_up(bytes == 0 ? 1 : bytes, kAlignment);
     std::byte* data = nullptr;
-    if (size >= kMapFrom) data = map(size);
-    else if (size > 0) data = static_cast<std::byte*>(std::aligned_alloc(kAlignment, size));
+    if (size >= kMapFrom)
+      data = map(size);
+    else if (size > 0)
+      data = static_cast<std::byte*>(std::aligned_alloc(kAlignment, size));
     if (data == nullptr) {
       return Error{Code::out_of_memory, cat("cpu: the system has no ", bytes, " bytes of memory for ", what)};
     }
@@ -45,8 +47,10 @@ class HostDevice final : public Device {
 
   void free(std::byte* data, uint64_t bytes) noexcept override {
     const uint64_t size = align_up(bytes == 0 ? 1 : bytes, kAlignment);
-    if (size >= kMapFrom) munmap(data, size);
-    else std::free(data);
+    if (size >= kMapFrom)
+      munmap(data, size);
+    else
+      std::free(data);
   }
 
   Status upload(std::byte* to, std::span<const std::byte> from) override { return copy(to, from.data(), from.size()); }

@@ -8,6 +8,7 @@
 
 namespace evros::device {
 
+/// Owns its threads; they sleep when there is nothing to do and end with it.
 class Pool {
  public:
   /// `threads` >= 1 counts the calling thread. Workers run with the IEEE default floating-point environment.
@@ -16,6 +17,7 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
+  /// Threads that take part in parallel(), the caller included.
   int threads() const;
 
   /// Calls body(begin, end) with [0, n) cut into at most threads() contiguous ranges, one of them on the calling thread, and
@@ -29,9 +31,11 @@ class Pool {
 
 /// Sets round-to-nearest, subnormals kept, exceptions masked for the calling thread, and restores what was there. Every
 /// engine entry point holds one.
+// (Named for what it guards; there is one set of floating-point modes a thread.)
 class FloatEnvironment {
  public:
   FloatEnvironment();
+  /// On the thread that made it.
   ~FloatEnvironment();
   FloatEnvironment(const FloatEnvironment&) = delete;
   FloatEnvironment& operator=(const FloatEnvironment&) = delete;

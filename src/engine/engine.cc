@@ -48,8 +48,8 @@ Result<std::vector<int64_t>> Engine::Impl::history(SessionId session) const {
   return ids;
 }
 
-Result<std::vector<Status>> Engine::Impl::attempt(std::span<const ChunkRow> rows,
-                                                  std::span<const state::Append> appends, const ChunkOptions& chunk) {
+Result<std::vector<Status>> Engine::Impl::attempt(std::span<const ChunkRow> rows, std::span<const state::Append> appends,
+                                                  const ChunkOptions& chunk) {
   EVROS_ASSIGN(state::Transaction transaction, store->begin(appends));
   std::vector<ForwardRow> forward_rows;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -116,27 +116,13 @@ const model::Model& Engine::model() const { return impl_->model; }
 device::Device& Engine::device() const { return *impl_->device; }
 const state::Store& Engine::store() const { return *impl_->store; }
 
-Result<SessionId> Engine::open() {
-  return guarded([&] { return impl_->store->open(); });
-}
-Status Engine::close(SessionId session) {
-  return guarded([&] { return impl_->store->close(session); });
-}
-Status Engine::reset(SessionId session) {
-  return guarded([&] { return impl_->store->reset(session); });
-}
-Result<SessionId> Engine::fork(SessionId session) {
-  return guarded([&] { return impl_->store->fork(session); });
-}
-Result<CheckpointId> Engine::checkpoint(SessionId session) {
-  return guarded([&] { return impl_->store->checkpoint(session); });
-}
-Status Engine::release(CheckpointId checkpoint) {
-  return guarded([&] { return impl_->store->release(checkpoint); });
-}
-Result<int64_t> Engine::frontier(SessionId session) const {
-  return guarded([&] { return impl_->store->frontier(session); });
-}
+Result<SessionId> Engine::open() { return guarded([&] { return impl_->store->open(); }); }
+Status Engine::close(SessionId session) { return guarded([&] { return impl_->store->close(session); }); }
+Status Engine::reset(SessionId session) { return guarded([&] { return impl_->store->reset(session); }); }
+Result<SessionId> Engine::fork(SessionId session) { return guarded([&] { return impl_->store->fork(session); }); }
+Result<CheckpointId> Engine::checkpoint(SessionId session) { return guarded([&] { return impl_->store->checkpoint(session); }); }
+Status Engine::release(CheckpointId checkpoint) { return guarded([&] { return impl_->store->release(checkpoint); }); }
+Result<int64_t> Engine::frontier(SessionId session) const { return guarded([&] { return impl_->store->frontier(session); }); }
 
 Result<std::vector<int32_t>> Engine::tokens(SessionId session) const try {
   EVROS_ASSIGN(const state::View view, impl_->store->view(session));
@@ -173,6 +159,9 @@ Result<std::vector<Status>> Engine::run_chunk(std::span<const ChunkRow> rows, co
     return Error{Code::invalid_argument,
                  cat("a chunk of ", rows.size(), " sequences and ", tokens, " tokens; this engine runs 1 to ",
                      impl_->options.batch, " sequences and at most ", impl_->options.chunk, " tokens at once")};
+  }
+  if (options.all_logits && !impl_->options.all_logits) {
+    return Error{Code::invalid_argument, "the logits of every token were asked for; this engine was loaded without all_logits"};
   }
   auto statuses = impl_->attempt(rows, appends, options);
   // No sequence is to blame for what the device reports, and nothing public has changed: once more, from the start.

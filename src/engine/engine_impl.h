@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "engine/forward.h"
 #include "engine/weight_loader.h"
+#include "state/snapshot.h"
 
 namespace evros::engine {
 
@@ -47,6 +48,9 @@ struct Engine::Impl {
   Status check_tokens(std::span<const int32_t> tokens) const;
   /// Raw ids before the public frontier, newest first, as ForwardRow wants them.
   Result<std::vector<int64_t>> history(SessionId session) const;
+  Result<state::SnapshotIdentity> snapshot_identity();
+  /// View::changed() of the session.
+  Result<uint64_t> image_number(SessionId session) const;
   /// One transaction over the rows: begin, stages, publish. An error left nothing behind.
   Result<std::vector<Status>> attempt(std::span<const ChunkRow> rows, std::span<const state::Append> appends,
                                       const ChunkOptions& chunk);

@@ -81,8 +81,10 @@ TEST_P(IoTest, AHoleTakesNoStorageAndWrittenBytesDo) {
   ASSERT_TRUE((*file)->write_at(kLength / 2, bytes_of("x")).ok());
   ASSERT_TRUE((*file)->sync().ok());
   EXPECT_GT((*file)->allocated_bytes(), 0u);
-  if (GetParam()) EXPECT_EQ((*file)->allocated_bytes(), kLength);  // memory has no holes
-  else EXPECT_LT((*file)->allocated_bytes(), kLength / 8);
+  if (GetParam())
+    EXPECT_EQ((*file)->allocated_bytes(), kLength);  // memory has no holes
+  else
+    EXPECT_LT((*file)->allocated_bytes(), kLength / 8);
 }
 
 TEST_P(IoTest, ReadFileRefusesAFileBeyondItsLimitAndNamesIt) {

@@ -40,7 +40,8 @@ Result<std::string> read_standard_input(uint64_t limit) {
     if (n < 0) return Error{Code::io, cat("standard input cannot be read: ", std::strerror(errno))};
     if (n == 0) return text;
     text.append(part.data(), static_cast<size_t>(n));
-    if (text.size() > limit) return Error{Code::invalid_argument, cat("standard input is longer than ", limit, " bytes")};
+    if (text.size() > limit)
+      return Error{Code::invalid_argument, cat("standard input is longer than ", limit, " bytes")};
   }
 }
 

@@ -46,7 +46,8 @@ TEST(Codec, DequantisesBitForBitAsGgufDoes) {
     std::vector<float> got(golden.floats.size());
     dequantize(golden.type, golden.encoded.data(), got);
     for (size_t i = 0; i < got.size(); ++i) {
-      ASSERT_EQ(float_bits(got[i]), float_bits(golden.floats[i])) << "type " << static_cast<int>(golden.type) << " element " << i;
+      ASSERT_EQ(float_bits(got[i]), float_bits(golden.floats[i]))
+          << "type " << static_cast<int>(golden.type) << " element " << i;
     }
   }
   EXPECT_EQ(seen, 4);
@@ -76,7 +77,7 @@ TEST(Float16, EveryHalfIsItsExactValueAndComesBack) {
       ASSERT_TRUE(std::isnan(f16_to_f32(f32_to_f16(got))));
       continue;
     }
-    const double magnitude = exponent == 31 ? INFINITY
+    const double magnitude = exponent == 31  ? INFINITY
                              : exponent == 0 ? std::ldexp(fraction, -24)
                                              : std::ldexp(1024 + fraction, exponent - 25);
     ASSERT_EQ(static_cast<double>(got), h & 0x8000 ? -magnitude : magnitude) << bits;
@@ -149,7 +150,8 @@ TEST(Derive, FindsTheOneInfiniteOrNanScaleOfAFile) {
       if (type == format::TensorType::f32) {
         store(scale, bad);
       } else {
-        store(scale, type == format::TensorType::bf16 ? static_cast<uint16_t>(bad >> 16) : f32_to_f16(float_from_bits(bad)));
+        store(scale,
+              type == format::TensorType::bf16 ? static_cast<uint16_t>(bad >> 16) : f32_to_f16(float_from_bits(bad)));
       }
       EXPECT_FALSE(scales_finite(type, encoded)) << static_cast<int>(type);
     }

@@ -44,20 +44,20 @@ struct QuantRows {
 /// One sequence's share of a batch: rows [first_row, first_row + rows) are its tokens at positions position, position + 1, ...
 struct SequenceRows {
   int32_t first_row, rows;
-  int64_t position;             // == its public frontier
-  const std::byte* bank_in;     // the public bank (never written)
-  std::byte* bank_out;          // the private bank
-  std::byte* const* pages;      // page p holds positions [p * page_tokens, (p + 1) * page_tokens)
+  int64_t position;          // == its public frontier
+  const std::byte* bank_in;  // the public bank (never written)
+  std::byte* bank_out;       // the private bank
+  std::byte* const* pages;   // page p holds positions [p * page_tokens, (p + 1) * page_tokens)
 };
 
 struct Batch {
   int32_t rows;
   int32_t sequences;
   int32_t page_tokens;
-  const SequenceRows* sequence;       // [sequences]
-  const int32_t* row_sequence;        // [rows] index into `sequence`
-  const int64_t* row_position;        // [rows]
-  uint32_t* status;                   // [sequences], OR-ed with StatusBit
+  const SequenceRows* sequence;  // [sequences]
+  const int32_t* row_sequence;   // [rows] index into `sequence`
+  const int64_t* row_position;   // [rows]
+  uint32_t* status;              // [sequences], OR-ed with StatusBit
 };
 
 // ---- generic ------------------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ struct RopeArgs {
   float* x;
   int64_t x_stride, x_group_stride;
   int32_t groups, dims;
-  const float* table;      // [rows][dims/2][2]
+  const float* table;  // [rows][dims/2][2]
 };
 
 /// y[r] = silu(gate[r]) * up[r], width columns.
@@ -150,7 +150,7 @@ struct HcLowArgs {
 
 /// u[i] = (fma chain over streams s of sigmoid(up[s*hidden+i]) * n[s*hidden+i]) * (1/hc).
 struct HcMixArgs {
-  const float *up, *normed;   // [rows][hc*hidden]
+  const float *up, *normed;  // [rows][hc*hidden]
   int64_t stride;
   int32_t hc, hidden;
   float* u;
@@ -159,7 +159,7 @@ struct HcMixArgs {
 
 /// x[s*hidden+i] = fma(2*sigmoid(inject[s]*(1/hc)), y[i], x[s*hidden+i]).
 struct HcWriteArgs {
-  const float* inject;        // [rows][hc]
+  const float* inject;  // [rows][hc]
   const float* y;
   int64_t y_stride;
   int32_t hc, hidden;
@@ -174,7 +174,7 @@ struct HcWriteArgs {
 struct GdnConvArgs {
   const float* x;
   int64_t x_stride;
-  const float* w;             // [channels][kernel]
+  const float* w;  // [channels][kernel]
   int32_t channels, kernel;
   uint64_t bank_offset;
   float* y;
@@ -192,19 +192,19 @@ struct GdnQkNormArgs {
 struct GdnGatesArgs {
   float *alpha, *beta;
   int64_t stride;
-  const float *a, *dt;        // [value_heads]
+  const float *a, *dt;  // [value_heads]
   int32_t value_heads;
 };
 
 /// The delta rule, token by token. State: [value_heads][key_dim][value_dim] floats at bank_offset, public in, private out.
 struct GdnDeltaArgs {
-  const float* qkv;           // normed q, k; row = q | k | v
+  const float* qkv;  // normed q, k; row = q | k | v
   int64_t qkv_stride;
   const float *decay, *beta;  // [rows][value_heads]
   int64_t gate_stride;
   int32_t key_heads, value_heads, key_dim, value_dim;
   uint64_t bank_offset;
-  float* o;                   // [rows][value_heads*value_dim]
+  float* o;  // [rows][value_heads*value_dim]
   int64_t o_stride;
 };
 
@@ -213,10 +213,10 @@ struct GdnOutNormArgs {
   float* o;
   const float* z;
   int64_t o_stride, z_stride;
-  const float* w;             // [value_dim]
+  const float* w;  // [value_dim]
   int32_t value_heads, value_dim;
   float eps;
-  bool silu;                  // act: silu or sigmoid
+  bool silu;  // act: silu or sigmoid
 };
 
 // ---- attention and QSA (model.md 2.6, 2.7) -------------------------------------------------------------------------------
@@ -224,9 +224,9 @@ struct GdnOutNormArgs {
 /// Where one appended owner's rows of one layer lie inside a page. Batch::page_tokens is a multiple of tokens_per_row, and
 /// offset and row_bytes keep every row aligned for its element type.
 struct PageRows {
-  uint64_t offset;            // of the first row in every page
+  uint64_t offset;  // of the first row in every page
   int64_t row_bytes;
-  int32_t tokens_per_row;     // 1, or the compress ratio
+  int32_t tokens_per_row;  // 1, or the compress ratio
 };
 
 /// Rounds rows x of `width` to the cache type and stores them at their positions; overflow sets kCacheOverflow.
@@ -241,12 +241,13 @@ struct StoreRowsArgs {
 /// `page`; the rows of the incomplete block go to the private bank. Raw rows of the incomplete block before this chunk
 /// come from the public bank ([ratio-1][dim] floats at bank_offset; unused rows of the private copy are zero).
 struct IndexStoreArgs {
-  const float* raw;           // [rows][dim]
+  const float* raw;  // [rows][dim]
   int64_t raw_stride;
   int32_t dim, ratio, rope_dims;
-  const float* gain;          // [dim]
+  const float* gain;  // [dim]
   float eps;
-  const float* block_rope;    // [rows][rope_dims/2][2], rows that complete a block: cos, sin at the block's first position
+  const float*
+      block_rope;  // [rows][rope_dims/2][2], rows that complete a block: cos, sin at the block's first position
   uint64_t bank_offset;
   PageRows page;
 };
@@ -254,27 +255,27 @@ struct IndexStoreArgs {
 /// Scores the complete blocks of each row and keeps the best `keep`, as ascending block numbers; -1 fills the rest.
 /// All blocks are kept without scoring when there are at most `keep`.
 struct QsaSelectArgs {
-  const float* q;             // [rows][heads*dim], normed and rotated
+  const float* q;  // [rows][heads*dim], normed and rotated
   int64_t q_stride;
   int32_t heads, dim, ratio, keep;
   PageRows page;
-  float* scores;              // scratch, [rows][score_stride]; score_stride >= complete blocks of every row
+  float* scores;  // scratch, [rows][score_stride]; score_stride >= complete blocks of every row
   int64_t score_stride;
-  int32_t* selected;          // [rows][keep]
+  int32_t* selected;  // [rows][keep]
 };
 
 /// Attention over the selected blocks and the row's own tail; with ratio 0 over every position <= the row's.
 struct AttentionArgs {
-  const float* q;             // [rows][heads*key_dim], normed and rotated
+  const float* q;  // [rows][heads*key_dim], normed and rotated
   int64_t q_stride;
   int32_t heads, kv_heads, key_dim, value_dim;
   CacheType type;
   PageRows k, v;
   int32_t ratio, keep;
-  const int32_t* selected;    // [rows][keep], unused when ratio is 0
-  float* scores;              // scratch, [rows][heads][score_stride]
-  int64_t score_stride;       // >= visible positions of every row
-  float* out;                 // [rows][heads*value_dim]
+  const int32_t* selected;  // [rows][keep], unused when ratio is 0
+  float* scores;            // scratch, [rows][heads][score_stride]
+  int64_t score_stride;     // >= visible positions of every row
+  float* out;               // [rows][heads*value_dim]
   int64_t out_stride;
 };
 
@@ -292,35 +293,35 @@ struct HeadGateArgs {
 /// Softmax over `experts` logits; the best `used` by (higher probability, lower id), in rank order, with their weights.
 /// A row with a non-finite logit sets kNonFinite and gets ids 0, 1, ... with weights 0, so that what follows stays in range.
 struct RouterArgs {
-  const float* logits;        // [rows][experts]
+  const float* logits;  // [rows][experts]
   int64_t stride;
   int32_t experts, used;
   bool normalise;
-  int32_t* ids;               // [rows][used]
-  float* weights;             // [rows][used]
+  int32_t* ids;    // [rows][used]
+  float* weights;  // [rows][used]
 };
 
 /// y = fma(w_rank, expert(x), y) by rank from +0. Expert e of a matrix starts at data + e * expert_bytes. The activations
 /// between the products are checked for non-finite values here.
 struct ExpertsArgs {
-  Matrix gate, up, down;      // of one expert: gate/up [ff][hidden], down [hidden][ff]
+  Matrix gate, up, down;  // of one expert: gate/up [ff][hidden], down [hidden][ff]
   int64_t gate_expert_bytes, up_expert_bytes, down_expert_bytes;
   const float* x;
   int64_t x_stride;
-  QuantRows xq;               // set when the N1 integer chain is wanted
+  QuantRows xq;  // set when the N1 integer chain is wanted
   const int32_t* ids;
   const float* weights;
   int32_t used;
-  float* hidden;              // scratch, [rows][used][ff] floats twice over: gate, then up
-  QuantRows hidden_q;         // scratch for the down product, [rows * used][ff]
-  float* expert_out;          // scratch, [rows][used][hidden]
+  float* hidden;       // scratch, [rows][used][ff] floats twice over: gate, then up
+  QuantRows hidden_q;  // scratch for the down product, [rows * used][ff]
+  float* expert_out;   // scratch, [rows][used][hidden]
   float* y;
   int64_t y_stride;
 };
 
 /// y = fma(sigmoid(gate[r]), shared, y), in place over [rows][width].
 struct SharedAddArgs {
-  const float* gate;          // [rows]
+  const float* gate;  // [rows]
   const float* shared;
   int64_t shared_stride, width;
   float* y;
@@ -329,7 +330,7 @@ struct SharedAddArgs {
 
 /// Copies the last row's expert ids of each sequence into its private bank.
 struct KeepRoutesArgs {
-  const int32_t* ids;         // [rows][used]
+  const int32_t* ids;  // [rows][used]
   int32_t used;
   uint64_t bank_offset;
 };
@@ -342,15 +343,15 @@ struct PleRowsArgs {
   const std::byte* encoded;
   int64_t row_bytes;
   int32_t heads, width;
-  float* out;                 // [rows][heads*width]
+  float* out;  // [rows][heads*width]
   int64_t out_stride;
 };
 
 /// gv[c*hidden+i] = sigmoid(s'_c) * value[i], s_c the gate of stream c from normed key and query.
 struct PleGateArgs {
-  const float *key, *query;   // [rows][hc*hidden], normed
+  const float *key, *query;  // [rows][hc*hidden], normed
   int64_t stride;
-  const float* value;         // [rows][hidden]
+  const float* value;  // [rows][hidden]
   int64_t value_stride;
   int32_t hc, hidden;
   float* gv;
@@ -360,9 +361,9 @@ struct PleGateArgs {
 /// Dilated causal convolution of normed, silu, and x = x + (gv + conv). History: (kernel-1)*dilation rows of `channels`
 /// floats, oldest first, at bank_offset: public in, private out. added (may be null) receives gv + conv.
 struct PleConvArgs {
-  const float *normed, *gv;   // [rows][channels]
+  const float *normed, *gv;  // [rows][channels]
   int64_t stride;
-  const float* w;             // [channels][kernel]
+  const float* w;  // [channels][kernel]
   int32_t channels, kernel, dilation;
   uint64_t bank_offset;
   float* x;
@@ -373,7 +374,7 @@ struct PleConvArgs {
 
 /// One backend. Every entry is set in every table; a table says which instruction set it is.
 struct Kernels {
-  const char* name;           // "ref", "ref-fma"
+  const char* name;  // "ref", "ref-fma"
   void (*embed)(device::Queue&, const Batch&, const EmbedArgs&);
   void (*quantize)(device::Queue&, const Batch&, const QuantizeArgs&);
   void (*matmul)(device::Queue&, const Batch&, const MatmulArgs&);

@@ -16,8 +16,8 @@ struct SweptFunction {
   const char* name;
   float (*ours)(float);
   double (*exact)(double);
-  double ulps;            // largest error allowed
-  float lowest;           // below this input the result is +0, or within the bound
+  double ulps;   // largest error allowed
+  float lowest;  // below this input the result is +0, or within the bound
 };
 
 double exact_sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
@@ -41,7 +41,8 @@ struct SweepResult {
 
 /// Error of `got` in units of the spacing of floats at the exact value (by its exponent bits: this is the sweep's hot spot).
 double error_in_ulps(float got, double exact) {
-  const uint64_t biased = std::bit_cast<uint64_t>(exact) >> 52 & 0x7ff, exponent = biased < 1023 - 126 ? 1023 - 126 : biased;
+  const uint64_t biased = std::bit_cast<uint64_t>(exact) >> 52 & 0x7ff,
+                 exponent = biased < 1023 - 126 ? 1023 - 126 : biased;
   const double ulps_per_unit = std::bit_cast<double>((2 * 1023 + 23 - exponent) << 52);
   return std::fabs(static_cast<double>(got) - exact) * ulps_per_unit;
 }
@@ -106,7 +107,8 @@ TEST_P(DISABLED_MathExhaustive, StaysWithinItsErrorBoundOnEveryInput) {
   for (std::thread& thread : threads) thread.join();
   for (const SweepResult& r : results) {
     EXPECT_EQ(r.failures, 0u) << "first at " << std::hexfloat << r.first_failure;
-    std::printf("worst %.4f ulp at %a (allowed %.2f)\n", r.worst_ulps, static_cast<double>(r.worst_input), GetParam().ulps);
+    std::printf("worst %.4f ulp at %a (allowed %.2f)\n", r.worst_ulps, static_cast<double>(r.worst_input),
+                GetParam().ulps);
   }
 }
 
@@ -116,18 +118,18 @@ INSTANTIATE_TEST_SUITE_P(All, DISABLED_MathExhaustive, testing::ValuesIn(kSweptF
 TEST(Math, ValuesAtTheEdgesAreTheOnesOfTheNumericsPage) {
   EXPECT_EQ(exp(0.0f), 1.0f);
   EXPECT_EQ(exp(-0.0f), 1.0f);
-  EXPECT_EQ(exp(1.0f), 0x1.5bf0a8p+1f);            // e = 2.71828182845..., nearest float
-  EXPECT_EQ(exp(88.72283f), 0x1.ffff08p+127f);     // the last input before overflow: 3.40279851e38 exactly rounded
+  EXPECT_EQ(exp(1.0f), 0x1.5bf0a8p+1f);         // e = 2.71828182845..., nearest float
+  EXPECT_EQ(exp(88.72283f), 0x1.ffff08p+127f);  // the last input before overflow: 3.40279851e38 exactly rounded
   EXPECT_TRUE(std::isinf(exp(88.72284f)));
-  EXPECT_EQ(float_bits(exp(-87.4f)), 0u);          // e^-87.4 = 1.1e-38 is below 2^-126
+  EXPECT_EQ(float_bits(exp(-87.4f)), 0u);  // e^-87.4 = 1.1e-38 is below 2^-126
   EXPECT_EQ(float_bits(exp(-INFINITY)), 0u);
-  EXPECT_EQ(float_bits(silu(-100.0f)), 0u);        // +0, not -0
+  EXPECT_EQ(float_bits(silu(-100.0f)), 0u);  // +0, not -0
   EXPECT_EQ(float_bits(relu(-0.0f)), 0u);
   EXPECT_EQ(float_bits(relu(NAN)), 0u);
   EXPECT_EQ(sigmoid(0.0f), 0.5f);
   EXPECT_EQ(sigmoid(200.0f), 1.0f);
   EXPECT_EQ(log1p(0x1p-130f), 0.0f);
-  EXPECT_EQ(log1p(1.0f), 0x1.62e43p-1f);           // ln 2
+  EXPECT_EQ(log1p(1.0f), 0x1.62e43p-1f);  // ln 2
   EXPECT_EQ(softplus(0.0f), 0x1.62e43p-1f);
 }
 

@@ -87,7 +87,8 @@ TEST(RopeTable, StaysWithinAHairOfHalfAnUlpOfLongDouble) {
         std::frexp(exact[j], &exponent);
         const long double ulp = std::ldexp(1.0L, exponent - 24);
         if (std::fabs(exact[j]) < 1e-6L) continue;  // there the reference's own angle is the larger error
-        worst = std::fmax(worst, static_cast<double>(std::fabs(static_cast<long double>(row[2 * i + j]) - exact[j]) / ulp));
+        worst =
+            std::fmax(worst, static_cast<double>(std::fabs(static_cast<long double>(row[2 * i + j]) - exact[j]) / ulp));
       }
     }
   }

@@ -42,8 +42,10 @@ bool can_multiply(format::TensorType type) {
     case format::TensorType::f16:
     case format::TensorType::bf16:
     case format::TensorType::q8_0:
-    case format::TensorType::q4_0: return true;
-    default: return false;
+    case format::TensorType::q4_0:
+      return true;
+    default:
+      return false;
   }
 }
 

@@ -38,7 +38,7 @@ class Random {
 struct Output {
   Floats floats;
   std::vector<int32_t> integers;
-  std::vector<std::byte> bytes;      // banks and pages
+  std::vector<std::byte> bytes;  // banks and pages
   std::vector<uint32_t> status;
 };
 
@@ -76,11 +76,17 @@ struct Rows {
   SequenceRows sequence{};
   Batch batch{};
 
-  explicit Rows(int64_t rows) : row_sequence(static_cast<size_t>(rows)), row_position(static_cast<size_t>(rows)), status(1) {
+  explicit Rows(int64_t rows)
+      : row_sequence(static_cast<size_t>(rows)), row_position(static_cast<size_t>(rows)), status(1) {
     for (size_t i = 0; i < row_position.size(); ++i) row_position[i] = static_cast<int64_t>(i);
     sequence.rows = static_cast<int32_t>(rows);
-    batch = {.rows = static_cast<int32_t>(rows), .sequences = 1, .page_tokens = 64, .sequence = &sequence,
-             .row_sequence = row_sequence.data(), .row_position = row_position.data(), .status = status.data()};
+    batch = {.rows = static_cast<int32_t>(rows),
+             .sequences = 1,
+             .page_tokens = 64,
+             .sequence = &sequence,
+             .row_sequence = row_sequence.data(),
+             .row_position = row_position.data(),
+             .status = status.data()};
   }
 };
 
@@ -118,9 +124,13 @@ class World {
       }
     }
     std::vector<uint32_t> status(sequences.size());
-    body({.rows = static_cast<int32_t>(row_sequence.size()), .sequences = static_cast<int32_t>(sequences.size()),
-          .page_tokens = static_cast<int32_t>(page_tokens_), .sequence = sequences.data(),
-          .row_sequence = row_sequence.data(), .row_position = row_position.data(), .status = status.data()});
+    body({.rows = static_cast<int32_t>(row_sequence.size()),
+          .sequences = static_cast<int32_t>(sequences.size()),
+          .page_tokens = static_cast<int32_t>(page_tokens_),
+          .sequence = sequences.data(),
+          .row_sequence = row_sequence.data(),
+          .row_position = row_position.data(),
+          .status = status.data()});
     for (const uint32_t word : status) status_ |= word;
     for (size_t s = 0; s < lives_.size(); ++s) {
       if (counts[s] == 0) continue;
@@ -227,17 +237,22 @@ struct Weights {
   Floats values;
   Matrix matrix;
 
-  Weights(format::TensorType type, int64_t rows, int64_t cols, Random& random) : bytes(rows * cols * 4), values(rows * cols) {
+  Weights(format::TensorType type, int64_t rows, int64_t cols, Random& random)
+      : bytes(rows * cols * 4), values(rows * cols) {
     quantize_weights(type, random.normal(rows * cols), bytes.data());
     dequantize(type, bytes.data(), values);
     matrix = {.type = type, .data = bytes.data(), .rows = rows, .cols = cols, .row_bytes = row_bytes(type, cols)};
   }
   static int64_t row_bytes(format::TensorType type, int64_t cols) {
     switch (type) {
-      case format::TensorType::f32: return cols * 4;
-      case format::TensorType::q8_0: return cols / 32 * 34;
-      case format::TensorType::q4_0: return cols / 32 * 18;
-      default: return cols * 2;
+      case format::TensorType::f32:
+        return cols * 4;
+      case format::TensorType::q8_0:
+        return cols / 32 * 34;
+      case format::TensorType::q4_0:
+        return cols / 32 * 18;
+      default:
+        return cols * 2;
     }
   }
 };

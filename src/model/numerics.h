@@ -11,7 +11,7 @@ namespace evros::model {
 
 struct Numerics {
   kernels::CacheType kv = kernels::CacheType::f16;
-  bool float_activations = false;   // N1-f32: quantised weights are dequantised and multiplied by the float rule
+  bool float_activations = false;  // N1-f32: quantised weights are dequantised and multiplied by the float rule
 
   /// "N1/kv=f16,ix=f32".
   std::string id() const;

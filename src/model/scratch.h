@@ -13,11 +13,11 @@ namespace evros::model {
 
 /// The largest pass that a scratch can hold.
 struct PassLimits {
-  int32_t rows = 1;             // tokens of all sequences together
+  int32_t rows = 1;  // tokens of all sequences together
   int32_t sequences = 1;
-  int32_t logit_rows = 1;       // rows that may get logits in one pass; >= sequences
-  int64_t context = 1;          // highest frontier after the pass
-  bool trace = false;           // keep ple_added
+  int32_t logit_rows = 1;  // rows that may get logits in one pass; >= sequences
+  int64_t context = 1;     // highest frontier after the pass
+  bool trace = false;      // keep ple_added
 };
 
 /// Device pointers, [rows][...] row-major. R rows, S sequences; dimensions by their HyperParams names.
@@ -38,51 +38,51 @@ struct Scratch {
   uint32_t* status;                      // [S]
 
   // Residual and hyper-connections.
-  float *x, *normed, *up;                // [R][wide]
-  float* lo;                             // [R][hc_lowrank]
-  float* inject;                         // [R][hc]
-  float *u, *y;                          // [R][hidden]
-  kernels::QuantRows xq;                 // [R][largest input dimension]
+  float *x, *normed, *up;  // [R][wide]
+  float* lo;               // [R][hc_lowrank]
+  float* inject;           // [R][hc]
+  float *u, *y;            // [R][hidden]
+  kernels::QuantRows xq;   // [R][largest input dimension]
 
   // Gated DeltaNet.
-  float *qkv, *conv;                     // [R][conv_channels]
-  float *z, *o;                          // [R][linear_value_heads*linear_value_dim]
-  float *alpha, *beta;                   // [R][linear_value_heads]
+  float *qkv, *conv;    // [R][conv_channels]
+  float *z, *o;         // [R][linear_value_heads*linear_value_dim]
+  float *alpha, *beta;  // [R][linear_value_heads]
 
   // Attention.
-  float* q_gate;                         // [R][heads][key_dim + value_dim]
-  float* q;                              // [R][heads*key_dim]
-  float *k, *v;                          // [R][kv_heads*key_dim], [R][kv_heads*value_dim]
-  float *index_q, *index_k;              // [R][index_heads*index_dim], [R][index_dim]
-  float* index_scores;                   // [R][index_score_stride]
+  float* q_gate;             // [R][heads][key_dim + value_dim]
+  float* q;                  // [R][heads*key_dim]
+  float *k, *v;              // [R][kv_heads*key_dim], [R][kv_heads*value_dim]
+  float *index_q, *index_k;  // [R][index_heads*index_dim], [R][index_dim]
+  float* index_scores;       // [R][index_score_stride]
   int64_t index_score_stride;
-  int32_t* selected;                     // [R][keep]
-  float* scores;                         // [R][heads][score_stride]
+  int32_t* selected;  // [R][keep]
+  float* scores;      // [R][heads][score_stride]
   int64_t score_stride;
-  float* attended;                       // [R][heads*value_dim]
+  float* attended;  // [R][heads*value_dim]
 
   // Experts.
-  float* router;                         // [R][experts]
-  int32_t* expert_ids;                   // [R][used]
-  float* expert_weights;                 // [R][used]
-  float* expert_hidden;                  // [2][R][used][expert_ff]
-  kernels::QuantRows expert_q;           // [R*used][expert_ff]
-  float* expert_out;                     // [R][used][hidden]
-  float *shared_gate, *shared_up;        // [R][shared_ff]
-  float* shared;                         // [R][hidden]
-  float* shared_router;                  // [R]
+  float* router;                   // [R][experts]
+  int32_t* expert_ids;             // [R][used]
+  float* expert_weights;           // [R][used]
+  float* expert_hidden;            // [2][R][used][expert_ff]
+  kernels::QuantRows expert_q;     // [R*used][expert_ff]
+  float* expert_out;               // [R][used][hidden]
+  float *shared_gate, *shared_up;  // [R][shared_ff]
+  float* shared;                   // [R][hidden]
+  float* shared_router;            // [R]
 
   // PLE.
-  float* ple_embedding;                  // [R][ple_embed_dim]
-  float *ple_key, *ple_query, *ple_gv;   // [R][wide]
-  float* ple_value;                      // [R][hidden]
-  float* ple_added;                      // [ple layers][R][wide], null unless traced
+  float* ple_embedding;                 // [R][ple_embed_dim]
+  float *ple_key, *ple_query, *ple_gv;  // [R][wide]
+  float* ple_value;                     // [R][hidden]
+  float* ple_added;                     // [ple layers][R][wide], null unless traced
 
   // Head.
-  float* last_x;                         // [S][wide]
-  float* logits;                         // [logit_rows][vocab]
+  float* last_x;  // [S][wide]
+  float* logits;  // [logit_rows][vocab]
 
-  uint64_t bytes;                        // of the whole arena
+  uint64_t bytes;  // of the whole arena
 };
 
 /// Positions that attention of one row of layer `layer` can see at most, at frontier `context`.
@@ -92,6 +92,7 @@ int64_t visible_positions(const format::HyperParams& hyper, int32_t layer, int64
 int32_t kept_blocks(const format::HyperParams& hyper, int32_t layer);
 
 /// Lays the scratch out from `base` (64-byte aligned; null only measures). ple_row_bytes: encoded bytes of a table row.
-Scratch carve_scratch(const format::HyperParams& hyper, const PassLimits& limits, int64_t ple_row_bytes, std::byte* base);
+Scratch carve_scratch(const format::HyperParams& hyper, const PassLimits& limits, int64_t ple_row_bytes,
+                      std::byte* base);
 
 }  // namespace evros::model

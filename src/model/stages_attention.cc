@@ -7,8 +7,13 @@ namespace {
 AttentionLayer trunk_layer(const Pass& pass, int32_t layer) {
   const LayerState& state = layer_state(pass, layer);
   const auto& h = pass.model->hyper;
-  return {&layer_weights(pass, layer).attention, state.k, state.v, state.index, state.index_tail,
-          h.compress_ratio[static_cast<size_t>(layer)], kept_blocks(h, layer),
+  return {&layer_weights(pass, layer).attention,
+          state.k,
+          state.v,
+          state.index,
+          state.index_tail,
+          h.compress_ratio[static_cast<size_t>(layer)],
+          kept_blocks(h, layer),
           pass.scratch->block_rope[static_cast<size_t>(layer)]};
 }
 
@@ -20,8 +25,8 @@ void index_store(const Pass& pass, device::Queue& queue, const AttentionLayer& l
   const auto& k = *pass.model->kernels;
   const int64_t width = int64_t{h.index_heads} * h.index_dim;
   k.rms_norm(queue, pass.batch,
-             {s.index_q, width, h.index_dim, layer.weights->index_q_norm, 0, h.index_heads, h.index_dim, h.rms_eps, s.index_q,
-              width, h.index_dim});
+             {s.index_q, width, h.index_dim, layer.weights->index_q_norm, 0, h.index_heads, h.index_dim, h.rms_eps,
+              s.index_q, width, h.index_dim});
   k.rope(queue, pass.batch, {s.index_q, width, h.index_dim, h.index_heads, h.rope_dims, s.rope});
   k.index_store(queue, pass.batch,
                 {s.index_k, h.index_dim, h.index_dim, layer.ratio, h.rope_dims, layer.weights->index_k_norm, h.rms_eps,
@@ -46,7 +51,8 @@ void store_outputs(const Pass& pass, int32_t layer, StageOutputs& outputs) {
   const int64_t rows = pass.batch.rows;
   outputs.add(s.q, rows, int64_t{h.heads} * h.key_dim);
   outputs.add(s.k, rows, int64_t{h.kv_heads} * h.key_dim);
-  if (h.compress_ratio[static_cast<size_t>(layer)] > 0) outputs.add(s.index_q, rows, int64_t{h.index_heads} * h.index_dim);
+  if (h.compress_ratio[static_cast<size_t>(layer)] > 0)
+    outputs.add(s.index_q, rows, int64_t{h.index_heads} * h.index_dim);
 }
 
 void select(const Pass& pass, int32_t layer, device::Queue& queue) {
@@ -77,11 +83,12 @@ void attention_store(const Pass& pass, device::Queue& queue, const AttentionLaye
   const auto& k = *pass.model->kernels;
   const int64_t q_width = int64_t{h.heads} * h.key_dim, k_width = int64_t{h.kv_heads} * h.key_dim;
   k.rms_norm(queue, pass.batch,
-             {s.q_gate, h.heads * head_block(h), head_block(h), layer.weights->q_norm, 0, h.heads, h.key_dim, h.rms_eps, s.q,
-              q_width, h.key_dim});
+             {s.q_gate, h.heads * head_block(h), head_block(h), layer.weights->q_norm, 0, h.heads, h.key_dim, h.rms_eps,
+              s.q, q_width, h.key_dim});
   k.rope(queue, pass.batch, {s.q, q_width, h.key_dim, h.heads, h.rope_dims, s.rope});
-  k.rms_norm(queue, pass.batch,
-             {s.k, k_width, h.key_dim, layer.weights->k_norm, 0, h.kv_heads, h.key_dim, h.rms_eps, s.k, k_width, h.key_dim});
+  k.rms_norm(
+      queue, pass.batch,
+      {s.k, k_width, h.key_dim, layer.weights->k_norm, 0, h.kv_heads, h.key_dim, h.rms_eps, s.k, k_width, h.key_dim});
   k.rope(queue, pass.batch, {s.k, k_width, h.key_dim, h.kv_heads, h.rope_dims, s.rope});
   k.store_rows(queue, pass.batch, {s.k, k_width, k_width, pass.model->numerics.kv, layer.k});
   const int64_t v_width = int64_t{h.kv_heads} * h.value_dim;
@@ -104,7 +111,7 @@ void attention_attend(const Pass& pass, device::Queue& queue, const AttentionLay
 void attention_out(const Pass& pass, device::Queue& queue, const AttentionLayer& layer) {
   const auto& h = pass.model->hyper;
   Products(pass, pass.batch, queue, pass.scratch->attended, int64_t{h.heads} * h.value_dim)(layer.weights->out,
-                                                                                           pass.scratch->y);
+                                                                                            pass.scratch->y);
 }
 
 const StageFunctions kAttnProject{"attn_project",
@@ -126,12 +133,11 @@ const StageFunctions kAttention{"attention",
                                   const auto& h = pass.model->hyper;
                                   outputs.add(pass.scratch->attended, pass.batch.rows, int64_t{h.heads} * h.value_dim);
                                 }};
-const StageFunctions kAttnOut{"attn_out",
-                              [](const Pass& pass, int32_t layer, device::Queue& queue) {
-                                attention_out(pass, queue, trunk_layer(pass, layer));
-                              },
-                              [](const Pass& pass, int32_t, StageOutputs& outputs) {
-                                outputs.add(pass.scratch->y, pass.batch.rows, pass.model->hyper.hidden);
-                              }};
+const StageFunctions kAttnOut{
+    "attn_out",
+    [](const Pass& pass, int32_t layer, device::Queue& queue) { attention_out(pass, queue, trunk_layer(pass, layer)); },
+    [](const Pass& pass, int32_t, StageOutputs& outputs) {
+      outputs.add(pass.scratch->y, pass.batch.rows, pass.model->hyper.hidden);
+    }};
 
 }  // namespace evros::model

@@ -31,8 +31,9 @@ void convolve(const Pass& pass, int32_t layer, device::Queue& queue) {
   const auto& k = *pass.model->kernels;
   const GdnWeights& w = layer_weights(pass, layer).gdn;
   const int64_t channels = h.conv_channels();
-  k.gdn_conv(queue, pass.batch,
-             {s.qkv, channels, w.conv, h.conv_channels(), h.conv_kernel, layer_state(pass, layer).gdn_conv, s.conv, channels});
+  k.gdn_conv(
+      queue, pass.batch,
+      {s.qkv, channels, w.conv, h.conv_channels(), h.conv_kernel, layer_state(pass, layer).gdn_conv, s.conv, channels});
   k.gdn_qk_norm(queue, pass.batch, {s.conv, channels, h.linear_key_heads, h.linear_key_dim});
   k.gdn_gates(queue, pass.batch, {s.alpha, s.beta, h.linear_value_heads, w.a, w.dt, h.linear_value_heads});
 }
@@ -64,8 +65,8 @@ void out(const Pass& pass, int32_t layer, device::Queue& queue) {
   const GdnWeights& w = layer_weights(pass, layer).gdn;
   const int64_t width = value_width(h);
   pass.model->kernels->gdn_out_norm(queue, pass.batch,
-                                    {s.o, s.z, width, width, w.norm, h.linear_value_heads, h.linear_value_dim, h.rms_eps,
-                                     h.output_gate == format::GateActivation::silu});
+                                    {s.o, s.z, width, width, w.norm, h.linear_value_heads, h.linear_value_dim,
+                                     h.rms_eps, h.output_gate == format::GateActivation::silu});
   Products(pass, pass.batch, queue, s.o, width)(w.out, s.y);
 }
 

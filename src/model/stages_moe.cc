@@ -7,8 +7,9 @@ void moe_router(const Pass& pass, device::Queue& queue, const MoeWeights& moe) {
   const auto& h = pass.model->hyper;
   const auto& s = *pass.scratch;
   Products(pass, pass.batch, queue, s.u, h.hidden)(moe.router, s.router);
-  pass.model->kernels->router(queue, pass.batch, {s.router, h.experts, h.experts, h.experts_used, h.norm_topk_prob,
-                                                  s.expert_ids, s.expert_weights});
+  pass.model->kernels->router(
+      queue, pass.batch,
+      {s.router, h.experts, h.experts, h.experts_used, h.norm_topk_prob, s.expert_ids, s.expert_weights});
 }
 
 void moe_experts(const Pass& pass, device::Queue& queue, const MoeWeights& moe) {
@@ -19,8 +20,8 @@ void moe_experts(const Pass& pass, device::Queue& queue, const MoeWeights& moe) 
   if (xq.q == nullptr) xq = product.quantised(moe.up.matrix);
   pass.model->kernels->experts(
       queue, pass.batch,
-      {moe.gate.matrix, moe.up.matrix, moe.down.matrix, moe.gate.expert_bytes, moe.up.expert_bytes, moe.down.expert_bytes, s.u,
-       h.hidden, xq, s.expert_ids, s.expert_weights, h.experts_used, s.expert_hidden,
+      {moe.gate.matrix, moe.up.matrix, moe.down.matrix, moe.gate.expert_bytes, moe.up.expert_bytes,
+       moe.down.expert_bytes, s.u, h.hidden, xq, s.expert_ids, s.expert_weights, h.experts_used, s.expert_hidden,
        pass.model->numerics.float_activations ? kernels::QuantRows{} : s.expert_q, s.expert_out, s.y, h.hidden});
 }
 

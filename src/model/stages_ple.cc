@@ -21,8 +21,9 @@ void embed(const Pass& pass, int32_t layer, device::Queue& queue) {
 
 void grouped_norm(const Pass& pass, device::Queue& queue, const float* x, const float* gain, float* y) {
   const auto& h = pass.model->hyper;
-  pass.model->kernels->rms_norm(queue, pass.batch, {x, h.wide(), h.hidden, gain, h.hidden, h.hc_count, h.hidden, h.rms_eps, y,
-                                                    h.wide(), h.hidden});
+  pass.model->kernels->rms_norm(
+      queue, pass.batch,
+      {x, h.wide(), h.hidden, gain, h.hidden, h.hc_count, h.hidden, h.rms_eps, y, h.wide(), h.hidden});
 }
 
 void gate(const Pass& pass, int32_t layer, device::Queue& queue) {
@@ -36,8 +37,9 @@ void gate(const Pass& pass, int32_t layer, device::Queue& queue) {
   }
   grouped_norm(pass, queue, s.ple_key, w.norm_key, s.ple_key);
   grouped_norm(pass, queue, s.x, w.norm_query, s.ple_query);
-  pass.model->kernels->ple_gate(queue, pass.batch, {s.ple_key, s.ple_query, h.wide(), s.ple_value, h.hidden, h.hc_count,
-                                                    h.hidden, s.ple_gv, h.wide()});
+  pass.model->kernels->ple_gate(
+      queue, pass.batch,
+      {s.ple_key, s.ple_query, h.wide(), s.ple_value, h.hidden, h.hc_count, h.hidden, s.ple_gv, h.wide()});
 }
 
 void gate_outputs(const Pass& pass, int32_t, StageOutputs& outputs) {
@@ -58,14 +60,16 @@ void convolve(const Pass& pass, int32_t layer, device::Queue& queue) {
   const int64_t wide = h.wide();
   grouped_norm(pass, queue, s.ple_gv, w.norm_conv, s.ple_key);
   float* added = s.ple_added == nullptr ? nullptr : s.ple_added + static_cast<int64_t>(i) * pass.batch.rows * wide;
-  pass.model->kernels->ple_conv(queue, pass.batch, {s.ple_key, s.ple_gv, wide, w.conv, h.wide(), h.ple_conv_kernel,
-                                                    h.ngram_size, pass.model->state.ple_conv[i], s.x, wide, added, wide});
+  pass.model->kernels->ple_conv(queue, pass.batch,
+                                {s.ple_key, s.ple_gv, wide, w.conv, h.wide(), h.ple_conv_kernel, h.ngram_size,
+                                 pass.model->state.ple_conv[i], s.x, wide, added, wide});
 }
 
 }  // namespace
 
 const StageFunctions kPleEmbed{"ple_embed", embed, [](const Pass& pass, int32_t, StageOutputs& outputs) {
-                                 outputs.add(pass.scratch->ple_embedding, pass.batch.rows, pass.model->hyper.ple_embed_dim());
+                                 outputs.add(pass.scratch->ple_embedding, pass.batch.rows,
+                                             pass.model->hyper.ple_embed_dim());
                                }};
 const StageFunctions kPleGate{"ple_gate", gate, gate_outputs};
 const StageFunctions kPleConv{"ple_conv", convolve, [](const Pass& pass, int32_t, StageOutputs& outputs) {

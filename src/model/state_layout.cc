@@ -47,11 +47,12 @@ void add_bank(StateLayout& state, const HyperParams& hyper) {
   };
   const auto linear = [&](size_t i) { return hyper.layer_kind[i] == LayerKind::linear; };
   const uint64_t conv_bytes = uint64_t(hyper.conv_kernel - 1) * uint64_t(hyper.conv_channels()) * sizeof(float);
-  const uint64_t delta_bytes =
-      uint64_t(hyper.linear_value_heads) * uint64_t(hyper.linear_key_dim) * uint64_t(hyper.linear_value_dim) * sizeof(float);
+  const uint64_t delta_bytes = uint64_t(hyper.linear_value_heads) * uint64_t(hyper.linear_key_dim) *
+                               uint64_t(hyper.linear_value_dim) * sizeof(float);
   uint64_t conv = bank.add(Owner::gdn_conv, count(linear) * conv_bytes);
   uint64_t delta = bank.add(Owner::gdn_state, count(linear) * delta_bytes);
-  state.ple_history = bank.add(Owner::ple_history, uint64_t(hyper.ple.empty() ? 0 : hyper.ngram_size - 1) * sizeof(int64_t));
+  state.ple_history =
+      bank.add(Owner::ple_history, uint64_t(hyper.ple.empty() ? 0 : hyper.ngram_size - 1) * sizeof(int64_t));
   const uint64_t ple_rows = hyper.ple.empty() ? 0 : uint64_t(hyper.ple_conv_kernel - 1) * uint64_t(hyper.ngram_size);
   const uint64_t ple_bytes = ple_rows * uint64_t(hyper.wide()) * sizeof(float);
   const uint64_t ple = bank.add(Owner::ple_conv, hyper.ple.size() * ple_bytes);
@@ -81,7 +82,8 @@ void add_bank(StateLayout& state, const HyperParams& hyper) {
   }
 }
 
-kernels::PageRows add_part(state::Layout& layout, Owner owner, size_t index, uint64_t row_bytes, int32_t tokens_per_row) {
+kernels::PageRows add_part(state::Layout& layout, Owner owner, size_t index, uint64_t row_bytes,
+                           int32_t tokens_per_row) {
   const int32_t rows = layout.page_tokens / tokens_per_row;
   const uint64_t offset = layout.page_bytes;
   layout.page.push_back({owner, static_cast<int32_t>(index), offset, row_bytes, tokens_per_row, rows});

@@ -12,16 +12,16 @@ namespace evros::model {
 
 /// Where one layer's share of the state lies. Bank offsets from the start of a bank; PageRows from the start of a page.
 struct LayerState {
-  uint64_t gdn_conv = 0, gdn_state = 0;   // linear
-  uint64_t index_tail = 0;                // full, when the layer has blocks
+  uint64_t gdn_conv = 0, gdn_state = 0;  // linear
+  uint64_t index_tail = 0;               // full, when the layer has blocks
   uint64_t routes = 0;
-  kernels::PageRows k{}, v{}, index{};    // full
+  kernels::PageRows k{}, v{}, index{};  // full
 };
 
 struct StateLayout {
   state::Layout layout;
-  std::vector<LayerState> layers;         // [layers]
-  std::vector<uint64_t> ple_conv;         // [ple layers]
+  std::vector<LayerState> layers;  // [layers]
+  std::vector<uint64_t> ple_conv;  // [ple layers]
   uint64_t ple_history = 0, residual = 0, logits = 0, position = 0;
 };
 

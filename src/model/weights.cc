@@ -16,14 +16,18 @@ class Binder {
   void operator()(Matrix& matrix, const std::string& name) {
     if (!status_.ok()) return;
     auto found = source_.matrix(name);
-    if (found.ok()) matrix = *found;
-    else status_ = found.error();
+    if (found.ok())
+      matrix = *found;
+    else
+      status_ = found.error();
   }
   void operator()(const float*& vector, const std::string& name) {
     if (!status_.ok()) return;
     auto found = source_.vector(name);
-    if (found.ok()) vector = *found;
-    else status_ = found.error();
+    if (found.ok())
+      vector = *found;
+    else
+      status_ = found.error();
   }
   void operator()(Experts& experts, int32_t count, const std::string& name) {
     (*this)(experts.matrix, name);
@@ -87,8 +91,10 @@ void bind_layer(Binder& bind, LayerWeights& layer, const HyperParams& hyper, Lay
                 const std::string& blk) {
   bind_hyper_connection(bind, layer.attn, blk + "hc_attn", true);
   bind_hyper_connection(bind, layer.ffn, blk + "hc_ffn", true);
-  if (kind == LayerKind::linear) bind_gdn(bind, layer.gdn, blk);
-  else bind_attention(bind, layer.attention, blk, indexer);
+  if (kind == LayerKind::linear)
+    bind_gdn(bind, layer.gdn, blk);
+  else
+    bind_attention(bind, layer.attention, blk, indexer);
   bind_moe(bind, layer.moe, hyper.experts, blk);
 }
 
@@ -117,8 +123,10 @@ Result<Weights> bind(const HyperParams& hyper, TensorSource& source) {
   Weights weights;
   Binder bind(source);
   bind(weights.embed, "token_embd.weight");
-  if (hyper.tied_embeddings) weights.output = weights.embed;
-  else bind(weights.output, "output.weight");
+  if (hyper.tied_embeddings)
+    weights.output = weights.embed;
+  else
+    bind(weights.output, "output.weight");
   bind_hyper_connection(bind, weights.head, "output_hc", false);
   weights.layers.resize(static_cast<size_t>(hyper.layers));
   for (size_t i = 0; i < weights.layers.size(); ++i) {

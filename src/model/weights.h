@@ -16,19 +16,19 @@ using kernels::Matrix;
 
 /// Gated residual of one place (attn, ffn, head). The head's mixer has no inject.
 struct HyperConnection {
-  const float* norm = nullptr;          // [hc*hidden]
-  Matrix down, up, inject;              // [rank][wide], [wide][rank], [hc][wide]
+  const float* norm = nullptr;  // [hc*hidden]
+  Matrix down, up, inject;      // [rank][wide], [wide][rank], [hc][wide]
 };
 
 struct GdnWeights {
   Matrix qkv, z, beta, alpha, out;
-  const float *conv = nullptr, *a = nullptr, *dt = nullptr, *norm = nullptr;   // [channels][kernel], [nv], [nv], [vd]
+  const float *conv = nullptr, *a = nullptr, *dt = nullptr, *norm = nullptr;  // [channels][kernel], [nv], [nv], [vd]
 };
 
 struct AttentionWeights {
-  Matrix q, k, v, out;                  // q rows: per head key_dim of query, then value_dim of gate
+  Matrix q, k, v, out;  // q rows: per head key_dim of query, then value_dim of gate
   const float *q_norm = nullptr, *k_norm = nullptr;
-  Matrix index_q, index_k;              // unset on a dense layer without an indexer
+  Matrix index_q, index_k;  // unset on a dense layer without an indexer
   const float *index_q_norm = nullptr, *index_k_norm = nullptr;
 };
 
@@ -51,24 +51,24 @@ struct PleWeights {
 
 struct LayerWeights {
   HyperConnection attn, ffn;
-  GdnWeights gdn;                       // linear layers
-  AttentionWeights attention;           // full layers
+  GdnWeights gdn;              // linear layers
+  AttentionWeights attention;  // full layers
   MoeWeights moe;
 };
 
 /// The draft head (docs/model.md section 3).
 struct MtpWeights {
-  const float *embed_norm = nullptr, *hidden_norm = nullptr;   // [hidden], [wide]
-  Matrix eh_proj;                       // [hidden][2*hidden]: embedding half first
+  const float *embed_norm = nullptr, *hidden_norm = nullptr;  // [hidden], [wide]
+  Matrix eh_proj;                                             // [hidden][2*hidden]: embedding half first
   LayerWeights layer;
   HyperConnection head;
 };
 
 struct Weights {
-  Matrix embed, output;                 // output is embed when embeddings are tied
+  Matrix embed, output;  // output is embed when embeddings are tied
   HyperConnection head;
   std::vector<LayerWeights> layers;
-  std::vector<PleWeights> ple;          // in HyperParams::ple order
+  std::vector<PleWeights> ple;  // in HyperParams::ple order
   std::optional<MtpWeights> mtp;
 };
 

@@ -57,7 +57,8 @@ class Collector {
                          Rows<float>(tokens, static_cast<size_t>(hyper_.experts)),
                          Rows<float>(tokens, static_cast<size_t>(hyper_.experts_used)),
                          Rows<float>(tokens, full ? static_cast<size_t>(hyper_.index_dim) : 0),
-                         Rows<int32_t>(tokens, static_cast<size_t>(hyper_.experts_used)), Rows<uint8_t>(full ? tokens : 0, tokens)});
+                         Rows<int32_t>(tokens, static_cast<size_t>(hyper_.experts_used)),
+                         Rows<uint8_t>(full ? tokens : 0, tokens)});
     }
     for (size_t i = 0; i < hyper_.ple.size(); ++i) ple_.emplace_back(tokens, static_cast<size_t>(hyper_.wide()));
   }
@@ -137,12 +138,15 @@ Status Collector::collect(const model::Pass& pass, const model::Stage& stage) {
   if (name != "ple_conv") return {};
   for (size_t i = 0; i < ple_.size(); ++i) {
     if (hyper_.ple[i].layer != stage.layer) continue;
-    EVROS_TRY(copy(s.ple_added + static_cast<int64_t>(i) * rows * hyper_.wide(), ple_[i].row(first_), rows, hyper_.wide()));
+    EVROS_TRY(
+        copy(s.ple_added + static_cast<int64_t>(i) * rows * hyper_.wide(), ple_[i].row(first_), rows, hyper_.wide()));
   }
   return {};
 }
 
-void append(TraceTensor& to, const TraceTensor& from) { to.data.insert(to.data.end(), from.data.begin(), from.data.end()); }
+void append(TraceTensor& to, const TraceTensor& from) {
+  to.data.insert(to.data.end(), from.data.begin(), from.data.end());
+}
 
 void Collector::store(Trace& trace, const std::string& prefix) const {
   const uint64_t n = tokens_;
@@ -200,8 +204,10 @@ class EndState {
     EVROS_TRY(engine_.device().download(bank_, view_.bank()));
     for (size_t i = 0; i < model_.state.layers.size(); ++i) {
       const std::string cache = cat(prefix, ".cache.layer", i, ".");
-      if (model_.hyper.layer_kind[i] == LayerKind::linear) store_linear(trace, cache, i);
-      else EVROS_TRY(store_full(trace, cache, i));
+      if (model_.hyper.layer_kind[i] == LayerKind::linear)
+        store_linear(trace, cache, i);
+      else
+        EVROS_TRY(store_full(trace, cache, i));
     }
     store_ple(trace, prefix);
     return {};
@@ -257,7 +263,8 @@ class EndState {
     for (size_t i = 0; i < h.ple.size(); ++i) {
       const std::string cache = cat(prefix, ".cache.layer", h.ple[i].layer, ".conv_states.");
       const auto rows = static_cast<size_t>((h.ple_conv_kernel - 1) * h.ngram_size);
-      trace[cache + "1"] = columns(at(model_.state.ple_conv[i]), rows, static_cast<size_t>(h.wide()), [](size_t c) { return c; });
+      trace[cache + "1"] =
+          columns(at(model_.state.ple_conv[i]), rows, static_cast<size_t>(h.wide()), [](size_t c) { return c; });
       const auto ids = static_cast<size_t>(h.ngram_size - 1);
       const std::byte* history = bank_.data() + model_.state.ple_history;
       trace[cache + "2"] = {"I64", {1, ids}, {history, history + ids * sizeof(int64_t)}};
@@ -304,7 +311,9 @@ Result<Trace> run_trace(engine::Engine& engine, engine::SessionId session, std::
     return Error{Code::invalid_argument, cat("a trace of ", tokens.size(), " tokens; the most is ", kTraceTokens)};
   }
   Collector collector(engine, tokens.size());
-  const engine::Observer observer = [&](const model::Pass& pass, const model::Stage* next) { return collector.between(pass, next); };
+  const engine::Observer observer = [&](const model::Pass& pass, const model::Stage* next) {
+    return collector.between(pass, next);
+  };
   size_t at = 0;
   for (size_t i = 0; at < tokens.size(); ++i) {
     const int64_t size = chunks.empty() ? static_cast<int64_t>(tokens.size()) : chunks[i % chunks.size()];
@@ -312,7 +321,8 @@ Result<Trace> run_trace(engine::Engine& engine, engine::SessionId session, std::
     const size_t n = std::min(static_cast<size_t>(size), tokens.size() - at);
     collector.move_to(at);
     const engine::ChunkRow row{session, tokens.subspan(at, n)};
-    EVROS_ASSIGN(const auto statuses, engine.run_chunk({&row, 1}, {.all_logits = true, .cancel = nullptr, .observer = &observer}));
+    EVROS_ASSIGN(const auto statuses,
+                 engine.run_chunk({&row, 1}, {.all_logits = true, .cancel = nullptr, .observer = &observer}));
     EVROS_TRY(statuses[0]);
     at += n;
   }

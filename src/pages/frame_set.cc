@@ -5,7 +5,9 @@
 namespace evros::pages {
 
 FrameSet::FrameSet(int32_t frames)
-    : frames_(static_cast<size_t>(frames)), buckets_(std::bit_ceil(static_cast<size_t>(frames)), kNone), unheld_(frames) {
+    : frames_(static_cast<size_t>(frames)),
+      buckets_(std::bit_ceil(static_cast<size_t>(frames)), kNone),
+      unheld_(frames) {
   CHECK(frames > 0);
 }
 
@@ -60,7 +62,8 @@ int32_t FrameSet::claim(uint64_t page) {
     link(frame, page);
     f.content = Content::empty;
     hold(frame);
-    f.used = false;  // asked for once; most rows of a hashed table never are again, and must not push out those that are
+    f.used =
+        false;  // asked for once; most rows of a hashed table never are again, and must not push out those that are
     return frame;
   }
 }

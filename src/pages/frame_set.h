@@ -10,9 +10,9 @@
 namespace evros::pages {
 
 enum class Content : uint8_t {
-  empty,     // nothing, or the last read failed; belongs to a page only while it is held
-  loading,   // one thread, which holds it, writes the bytes
-  ready,     // the bytes of its page; they do not change until the frame is reused
+  empty,    // nothing, or the last read failed; belongs to a page only while it is held
+  loading,  // one thread, which holds it, writes the bytes
+  ready,    // the bytes of its page; they do not change until the frame is reused
 };
 
 class FrameSet {
@@ -41,10 +41,10 @@ class FrameSet {
  private:
   struct Frame {
     uint64_t page = kNoPage;
-    int32_t next = kNone;        // in the chain of its bucket
+    int32_t next = kNone;  // in the chain of its bucket
     int32_t holders = 0;
     Content content = Content::empty;
-    bool used = false;           // asked for again since the clock hand came by
+    bool used = false;  // asked for again since the clock hand came by
   };
   const Frame& at(int32_t frame) const;
   Frame& at(int32_t frame);
@@ -53,7 +53,7 @@ class FrameSet {
   void unlink(int32_t frame);
 
   std::vector<Frame> frames_;
-  std::vector<int32_t> buckets_;   // heads of chains; a power of two
+  std::vector<int32_t> buckets_;  // heads of chains; a power of two
   int32_t unheld_;
   int32_t hand_ = 0;
 };

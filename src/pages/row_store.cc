@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kLongestRead = 256u << 10;
 constexpr uint64_t kResidentRead = 8u << 20;
-constexpr uint64_t kAddressSpace = uint64_t{1} << 47;   // more is refused without bothering an allocator
+constexpr uint64_t kAddressSpace = uint64_t{1} << 47;  // more is refused without bothering an allocator
 
 std::unique_ptr<std::byte[]> try_allocate(uint64_t bytes) {
   if (bytes > kAddressSpace) return nullptr;
@@ -26,7 +26,9 @@ std::unique_ptr<std::byte[]> try_allocate(uint64_t bytes) {
 
 /// Bytes of the table: the pieces are the tensor, end to end.
 Result<uint64_t> table_bytes(const format::ModelFile& file, const format::Tensor& table) {
-  const auto refuse = [&](Code code, std::string why) { return Error{code, cat(file.path(), ": ", table.name, ": ", why)}; };
+  const auto refuse = [&](Code code, std::string why) {
+    return Error{code, cat(file.path(), ": ", table.name, ": ", why)};
+  };
   if (table.columns.key_heads != 0) return refuse(Code::unsupported, "a table with reordered columns cannot be paged");
   uint64_t bytes = 0;
   for (const format::Piece& piece : table.pieces) {
@@ -47,10 +49,10 @@ struct RowStore::Impl {
   const format::Tensor table;
   const uint64_t bytes, rows, row_bytes, frame_bytes;
 
-  std::unique_ptr<std::byte[]> resident;   // the whole table, or
-  std::unique_ptr<std::byte[]> memory;     // the frames
-  mutable std::mutex mutex;                // `frames` and `stats`; the bytes of a frame belong to its loader, then to nobody
-  std::condition_variable changed;         // some frame is no longer loading
+  std::unique_ptr<std::byte[]> resident;  // the whole table, or
+  std::unique_ptr<std::byte[]> memory;    // the frames
+  mutable std::mutex mutex;         // `frames` and `stats`; the bytes of a frame belong to its loader, then to nobody
+  std::condition_variable changed;  // some frame is no longer loading
   std::unique_ptr<FrameSet> frames;
   RowStoreStats stats;
 
@@ -89,7 +91,8 @@ Status RowStore::Impl::load_all() {
 Status RowStore::Impl::make_frames(const RowStoreOptions& options) {
   const uint64_t most = (bytes + frame_bytes - 1) / frame_bytes;  // a frame for every page; more would never be used
   const uint64_t count = std::min(options.memory_bytes / frame_bytes, most);
-  const uint64_t least = std::min((row_bytes + frame_bytes - 2) / frame_bytes + 1, most);  // one row, wherever it starts
+  const uint64_t least =
+      std::min((row_bytes + frame_bytes - 2) / frame_bytes + 1, most);  // one row, wherever it starts
   if (count < least) {
     return Error{Code::invalid_argument, cat(table.name, ": ", options.memory_bytes, " bytes of frames hold no row of ",
                                              row_bytes, " bytes; at least ", least * frame_bytes, " are needed")};
@@ -99,7 +102,8 @@ Status RowStore::Impl::make_frames(const RowStoreOptions& options) {
   }
   memory = try_allocate(count * frame_bytes);
   if (memory == nullptr) {
-    return Error{Code::out_of_memory, cat("no ", count * frame_bytes, " bytes of memory for the frames of ", table.name)};
+    return Error{Code::out_of_memory,
+                 cat("no ", count * frame_bytes, " bytes of memory for the frames of ", table.name)};
   }
   frames = std::make_unique<FrameSet>(static_cast<int32_t>(count));
   return {};
@@ -107,7 +111,8 @@ Status RowStore::Impl::make_frames(const RowStoreOptions& options) {
 
 Status RowStore::Impl::check_rows(std::span<const uint64_t> asked) const {
   for (const uint64_t row : asked) {
-    if (row >= rows) return Error{Code::invalid_argument, cat(table.name, ": row ", row, " asked for; the table has ", rows)};
+    if (row >= rows)
+      return Error{Code::invalid_argument, cat(table.name, ": row ", row, " asked for; the table has ", rows)};
   }
   return {};
 }
@@ -117,13 +122,16 @@ Status RowStore::Impl::hold_all(Lease& lease) {
   uint64_t missing = 0, newly_held = 0;
   for (size_t i = 0; i < lease.pages_.size(); ++i) {
     lease.frames_[i] = frames->find(lease.pages_[i]);
-    if (lease.frames_[i] == FrameSet::kNone) ++missing;
-    else if (!frames->is_held(lease.frames_[i])) ++newly_held;
+    if (lease.frames_[i] == FrameSet::kNone)
+      ++missing;
+    else if (!frames->is_held(lease.frames_[i]))
+      ++newly_held;
   }
   const uint64_t total = static_cast<uint64_t>(frames->size()), free = total - static_cast<uint64_t>(frames->held());
   if (lease.pages_.size() > total) {
-    return Error{Code::out_of_memory, cat(table.name, ": ", lease.rows_.size(), " rows at once need ", lease.pages_.size(),
-                                          " frames of ", frame_bytes, " bytes; there are ", total)};
+    return Error{Code::out_of_memory,
+                 cat(table.name, ": ", lease.rows_.size(), " rows at once need ", lease.pages_.size(), " frames of ",
+                     frame_bytes, " bytes; there are ", total)};
   }
   if (missing + newly_held > free) {
     return Error{Code::busy, cat(table.name, ": ", missing + newly_held, " frames are needed; ", free, " of ", total,
@@ -131,7 +139,8 @@ Status RowStore::Impl::hold_all(Lease& lease) {
   }
   for (const uint64_t row : lease.rows_) {  // before the claims below turn misses into frames
     bool hit = true;
-    for (uint64_t page = first_page(row); page <= last_page(row) && hit; ++page) hit = frames->find(page) != FrameSet::kNone;
+    for (uint64_t page = first_page(row); page <= last_page(row) && hit; ++page)
+      hit = frames->find(page) != FrameSet::kNone;
     stats.rows_hit += hit ? 1 : 0;
   }
   stats.rows_asked += lease.rows_.size();
@@ -165,7 +174,8 @@ Status RowStore::Impl::load(const Lease& lease, std::unique_lock<std::mutex>& lo
   }
 }
 
-Status RowStore::Impl::read_unlocked(const Lease& lease, std::span<const size_t> mine, std::unique_lock<std::mutex>& lock) {
+Status RowStore::Impl::read_unlocked(const Lease& lease, std::span<const size_t> mine,
+                                     std::unique_lock<std::mutex>& lock) {
   size_t done = 0;
   struct Settle {  // whatever happens, nothing stays loading
     Impl& impl;
@@ -202,10 +212,12 @@ Status RowStore::Impl::read(const Lease& lease, std::span<const size_t> which, s
       EVROS_TRY(file.read(table, first * frame_bytes, {frame_data(lease.frames_[which[done]]), length}));
     } else {
       if (staging == nullptr) staging = try_allocate(longest * frame_bytes);
-      if (staging == nullptr) return Error{Code::out_of_memory, cat(table.name, ": no ", kLongestRead, " bytes to read into")};
+      if (staging == nullptr)
+        return Error{Code::out_of_memory, cat(table.name, ": no ", kLongestRead, " bytes to read into")};
       EVROS_TRY(file.read(table, first * frame_bytes, {staging.get(), length}));
       for (size_t k = 0; k < run; ++k) {
-        std::memcpy(frame_data(lease.frames_[which[done + k]]), staging.get() + k * frame_bytes, page_length(first + k));
+        std::memcpy(frame_data(lease.frames_[which[done + k]]), staging.get() + k * frame_bytes,
+                    page_length(first + k));
       }
     }
     done += run;
@@ -227,7 +239,8 @@ Result<std::unique_ptr<RowStore>> RowStore::create(const format::ModelFile& file
     return Error{Code::invalid_argument, cat(table.name, ": frames of 0 bytes; at least 1 is needed")};
   }
   const uint64_t rows = table.rows();
-  std::unique_ptr<Impl> impl(new Impl{file, table, bytes, rows, bytes / rows, options.frame_bytes, {}, {}, {}, {}, {}, {}});
+  std::unique_ptr<Impl> impl(
+      new Impl{file, table, bytes, rows, bytes / rows, options.frame_bytes, {}, {}, {}, {}, {}, {}});
   if (options.resident) {
     EVROS_TRY(impl->load_all());
   } else {

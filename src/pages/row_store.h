@@ -15,15 +15,15 @@
 namespace evros::pages {
 
 struct RowStoreOptions {
-  uint64_t memory_bytes = 64u << 20;   // frames; at least those of one row. An acquire() that needs more is refused
-  uint32_t frame_bytes = 4096;         // read unit; rows may straddle frames
-  bool resident = false;               // read the whole table at start instead; the two above then do not matter
+  uint64_t memory_bytes = 64u << 20;  // frames; at least those of one row. An acquire() that needs more is refused
+  uint32_t frame_bytes = 4096;        // read unit; rows may straddle frames
+  bool resident = false;              // read the whole table at start instead; the two above then do not matter
 };
 
 struct RowStoreStats {
   uint64_t rows_asked = 0;
-  uint64_t rows_hit = 0;               // all frames were there, or being read by somebody else
-  uint64_t frames_read = 0, bytes_read = 0;   // successful reads; resident: the whole table as bytes, no frames
+  uint64_t rows_hit = 0;                     // all frames were there, or being read by somebody else
+  uint64_t frames_read = 0, bytes_read = 0;  // successful reads; resident: the whole table as bytes, no frames
 };
 
 class RowStore;
@@ -44,9 +44,9 @@ class Lease {
   friend class RowStore;
   void swap(Lease& other) noexcept;
   RowStore* store_ = nullptr;
-  std::vector<uint64_t> rows_;         // as asked for, duplicates and all
-  std::vector<uint64_t> pages_;        // numbers of the frame-sized parts of the table that they touch, ascending
-  std::vector<int32_t> frames_;        // where each of pages_ lies; one hold each. Empty when the table is resident
+  std::vector<uint64_t> rows_;   // as asked for, duplicates and all
+  std::vector<uint64_t> pages_;  // numbers of the frame-sized parts of the table that they touch, ascending
+  std::vector<int32_t> frames_;  // where each of pages_ lies; one hold each. Empty when the table is resident
 };
 
 class RowStore {

@@ -86,7 +86,8 @@ void expect_rows(const RowStore& store, const Lease& lease, const std::vector<ui
     row.back() = std::byte{0x5A};
     lease.copy_row(i, row.data());
     ASSERT_EQ(row.back(), std::byte{0x5A});
-    for (uint64_t k = 0; k < store.row_bytes(); ++k) ASSERT_EQ(row[k], byte_at(rows[i] * store.row_bytes() + k)) << rows[i];
+    for (uint64_t k = 0; k < store.row_bytes(); ++k)
+      ASSERT_EQ(row[k], byte_at(rows[i] * store.row_bytes() + k)) << rows[i];
   }
 }
 
@@ -127,7 +128,7 @@ TEST(RowStore, a_table_of_51_gigabytes_opens_at_once_and_its_last_row_is_right) 
   for (int round = 0; round < 100; ++round) {
     std::vector<uint64_t> asked = random_rows(random, rows, 60);
     asked.push_back(rows - 1);
-    asked.push_back((uint64_t{1} << 32) / 90);      // straddles byte 2^32
+    asked.push_back((uint64_t{1} << 32) / 90);  // straddles byte 2^32
     asked.push_back((uint64_t{1} << 35) / 90 + 1);
     const auto lease = store->acquire(asked);
     ASSERT_TRUE(lease.ok());
@@ -270,7 +271,8 @@ TEST(RowStore, impossible_tables_and_budgets_are_refused) {
     return made.ok() ? std::string("ok") : std::string(code_name(made.error().code));
   };
   EXPECT_EQ(code(table(50, 90), {.memory_bytes = 127, .frame_bytes = 64}), "invalid_argument");
-  EXPECT_EQ(code(table(50, 90), {.memory_bytes = 191, .frame_bytes = 64}), "invalid_argument");  // a row may touch 3 frames
+  EXPECT_EQ(code(table(50, 90), {.memory_bytes = 191, .frame_bytes = 64}),
+            "invalid_argument");  // a row may touch 3 frames
   EXPECT_EQ(code(table(50, 90), {.memory_bytes = 192, .frame_bytes = 64}), "ok");
   EXPECT_EQ(code(table(50, 90), {.frame_bytes = 0}), "invalid_argument");
   format::Tensor reordered = table(50, 90);

@@ -83,9 +83,7 @@ void MergeTable::merge_long(std::span<const int32_t> symbols, std::vector<int32_
   struct Candidate {
     uint32_t rank, left;
     const Entry* entry;
-    bool operator>(const Candidate& other) const {
-      return rank != other.rank ? rank > other.rank : left > other.left;
-    }
+    bool operator>(const Candidate& other) const { return rank != other.rank ? rank > other.rank : left > other.left; }
   };
   CHECK(symbols.size() < kNone);
   const auto n = static_cast<uint32_t>(symbols.size());

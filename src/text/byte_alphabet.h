@@ -36,7 +36,8 @@ inline std::optional<std::string> bytes_from_alphabet(std::string_view entry) {
   std::string out;
   while (!entry.empty()) {
     const Utf8Step step = utf8_step(entry);
-    if (step.state != Utf8Step::valid || step.code_point >= kBytes.size() || kBytes[step.code_point] < 0) return std::nullopt;
+    if (step.state != Utf8Step::valid || step.code_point >= kBytes.size() || kBytes[step.code_point] < 0)
+      return std::nullopt;
     out.push_back(static_cast<char>(static_cast<uint8_t>(kBytes[step.code_point])));
     entry.remove_prefix(step.bytes);
   }

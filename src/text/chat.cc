@@ -57,9 +57,7 @@ Result<std::string> ChatFormat::render(const std::vector<ChatMessage>& messages,
 namespace {
 
 /// Messages being parsed: every error says where.
-Error bad(const std::string& where, std::string_view what) {
-  return {Code::invalid_argument, cat(where, " ", what)};
-}
+Error bad(const std::string& where, std::string_view what) { return {Code::invalid_argument, cat(where, " ", what)}; }
 
 std::string shown(const Value& value) {
   if (value.is_string()) return detail::quote(value.as_string());
@@ -107,10 +105,12 @@ Result<ToolCall> parse_call(const Value& call, const std::string& where) {
   out.arguments = arguments ? *arguments : Value::map({});
   if (out.arguments.is_string()) {
     auto parsed = jinja::value_from_json(out.arguments.as_string().empty() ? "{}" : out.arguments.as_string());
-    if (!parsed.ok()) return bad(cat(where, ".function.arguments"), cat("is a string that is ", parsed.error().message));
+    if (!parsed.ok())
+      return bad(cat(where, ".function.arguments"), cat("is a string that is ", parsed.error().message));
     out.arguments = std::move(parsed).value();
   }
-  if (!out.arguments.is_map()) return bad(cat(where, ".function.arguments"), cat("is ", shown(out.arguments), "; wanted is an object"));
+  if (!out.arguments.is_map())
+    return bad(cat(where, ".function.arguments"), cat("is ", shown(out.arguments), "; wanted is an object"));
   return out;
 }
 
@@ -120,7 +120,8 @@ Result<ChatMessage> parse_message(const Value& message, const std::string& where
   EVROS_ASSIGN(out.role, string_member(message, "role", where));
   if (out.role == "developer") out.role = "system";  // OpenAI's newer name for it
   if (out.role != "system" && out.role != "user" && out.role != "assistant" && out.role != "tool") {
-    return bad(cat(where, ".role"), cat("is ", detail::quote(out.role), "; known are system, developer, user, assistant and tool"));
+    return bad(cat(where, ".role"),
+               cat("is ", detail::quote(out.role), "; known are system, developer, user, assistant and tool"));
   }
   if (const Value* content = member(message, "content")) {
     if (content->is_list()) {
@@ -166,7 +167,8 @@ Value map_strings(const Value& value, const Tokenizer& tokenizer) {
   }
   if (!value.is_map()) return value;
   Entries out;
-  for (const auto& [key, item] : value.as_map().entries) out.emplace_back(tokenizer.defuse(key), map_strings(item, tokenizer));
+  for (const auto& [key, item] : value.as_map().entries)
+    out.emplace_back(tokenizer.defuse(key), map_strings(item, tokenizer));
   return Value::map(std::move(out));
 }
 

@@ -21,18 +21,18 @@
 namespace evros::text {
 
 struct ToolCall {
-  std::string id;                  // of the caller's choosing; may be empty
+  std::string id;  // of the caller's choosing; may be empty
   std::string name;
-  jinja::Value arguments;          // a mapping
+  jinja::Value arguments;  // a mapping
 };
 
 struct ChatMessage {
-  std::string role;                // "system", "user", "assistant", "tool"; templates refuse others
-  jinja::Value content;            // a string; a list of {"type": "text", "text": ...}; or none
+  std::string role;      // "system", "user", "assistant", "tool"; templates refuse others
+  jinja::Value content;  // a string; a list of {"type": "text", "text": ...}; or none
   std::optional<std::string> reasoning_content;
   std::vector<ToolCall> tool_calls;
-  std::string name;                // empty: not given
-  std::string tool_call_id;        // of a tool's answer; empty: not given
+  std::string name;          // empty: not given
+  std::string tool_call_id;  // of a tool's answer; empty: not given
 };
 
 /// What is not given is undefined in the template, which has its own defaults.
@@ -40,7 +40,7 @@ struct ChatOptions {
   bool add_generation_prompt = true;
   std::optional<bool> enable_thinking = {}, preserve_thinking = {};
   std::optional<std::string> reasoning_effort = {};  // "low", "medium", "xhigh" in this family
-  std::vector<jinja::Value> tools = {};         // OpenAI form: {"type": "function", "function": {...}}
+  std::vector<jinja::Value> tools = {};              // OpenAI form: {"type": "function", "function": {...}}
   jinja::Limits limits = {};
 };
 

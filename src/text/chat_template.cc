@@ -3,8 +3,9 @@
 
 namespace evros::text {
 
-std::string_view built_in_chat_template() {
-  static constexpr std::string_view kTemplate = R"jinja(
+namespace {
+
+constexpr std::string_view kTemplate = R"jinja(
 {#- Turns of system (first), user, assistant and tool. Options: tools, enable_thinking, preserve_thinking, reasoning_effort. -#}
 {%- macro plain(content) -%}
     {%- if content is string -%}
@@ -89,7 +90,9 @@ std::string_view built_in_chat_template() {
     {{- '<|im_start|>assistant\n<think>\n' ~ ('' if thinking else '\n</think>\n\n') -}}
 {%- endif -%}
 )jinja";
-  return kTemplate;
-}
+
+}  // namespace
+
+std::string_view built_in_chat_template() { return kTemplate; }
 
 }  // namespace evros::text

@@ -23,7 +23,8 @@ std::vector<ChatMessage> messages(std::string_view json) {
   return parsed.ok() ? parsed.value() : std::vector<ChatMessage>{};
 }
 
-std::string text_or_error(const ChatFormat& chat, const std::vector<ChatMessage>& list, const ChatOptions& options = {}) {
+std::string text_or_error(const ChatFormat& chat, const std::vector<ChatMessage>& list,
+                          const ChatOptions& options = {}) {
   const auto text = chat.render(list, options);
   return text.ok() ? text.value() : "error: " + text.error().message;
 }
@@ -42,7 +43,8 @@ TEST(Chat, RendersAndEncodesAsTheReferenceLibrary) {
   for (const auto& c : golden.as_array()) {
     const auto& object = c.as_object();
     ChatOptions options;
-    options.add_generation_prompt = object.contains("add_generation_prompt") && object.at("add_generation_prompt").as_bool();
+    options.add_generation_prompt =
+        object.contains("add_generation_prompt") && object.at("add_generation_prompt").as_bool();
     if (object.contains("enable_thinking")) options.enable_thinking = object.at("enable_thinking").as_bool();
     if (object.contains("preserve_thinking")) options.preserve_thinking = object.at("preserve_thinking").as_bool();
     if (object.contains("tools")) {
@@ -64,38 +66,54 @@ TEST(Chat, BuiltInTemplateFollowsTheFamilysFormat) {
   EXPECT_EQ(built_in(R"([{"role":"user","content":"Hi"}])", {.reasoning_effort = "medium"}),
             "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<think>\n");
   EXPECT_TRUE(built_in(R"([{"role":"user","content":"Hi"}])").starts_with("<|im_start|>system\nThink "));
-  EXPECT_EQ(built_in(R"([{"role":"system","content":"S"},{"role":"user","content":"a"},{"role":"assistant","content":"b",
-                       "reasoning_content":"r"},{"role":"user","content":"c"}])", off),
-            "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n<think>\nr\n</think>\n\nb"
-            "<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
+  EXPECT_EQ(
+      built_in(R"([{"role":"system","content":"S"},{"role":"user","content":"a"},{"role":"assistant","content":"b",
+                       "reasoning_content":"r"},{"role":"user","content":"c"}])",
+               off),
+      "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n<think>\nr\n</think>\n\nb"
+      "<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
   const std::string tools = built_in(R"([{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[
       {"id":"1","type":"function","function":{"name":"f","arguments":"{\"x\": \"s\", \"y\": [1, true]}"}}]},
-      {"role":"tool","content":"one","tool_call_id":"1"},{"role":"tool","content":"two"}])", off);
-  EXPECT_NE(tools.find("<tool_call>\n<function=f>\n<parameter=x>\ns\n</parameter>\n<parameter=y>\n[1, true]\n</parameter>\n"
-                       "</function>\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\none\n</tool_response>\n"
-                       "<tool_response>\ntwo\n</tool_response><|im_end|>\n"), std::string::npos) << tools;
+      {"role":"tool","content":"one","tool_call_id":"1"},{"role":"tool","content":"two"}])",
+                                     off);
+  EXPECT_NE(
+      tools.find("<tool_call>\n<function=f>\n<parameter=x>\ns\n</parameter>\n<parameter=y>\n[1, true]\n</parameter>\n"
+                 "</function>\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\none\n</tool_response>\n"
+                 "<tool_response>\ntwo\n</tool_response><|im_end|>\n"),
+      std::string::npos)
+      << tools;
   ChatOptions with_tools = off;
   with_tools.tools = parse_tools(R"([{"type":"function","function":{"name":"f","parameters":{}}}])").value();
-  EXPECT_NE(built_in(R"([{"role":"user","content":"a"}])", with_tools)
-                .find("<tools>\n{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}\n</tools>"), std::string::npos);
+  EXPECT_NE(
+      built_in(R"([{"role":"user","content":"a"}])", with_tools)
+          .find("<tools>\n{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}\n</tools>"),
+      std::string::npos);
 }
 
 TEST(Chat, BuiltInTemplateRefusesWhatTheFamilyRefuses) {
   EXPECT_NE(built_in("[]").find("no messages"), std::string::npos);
   EXPECT_NE(built_in(R"([{"role":"system","content":"x"}])").find("no user message"), std::string::npos);
-  EXPECT_NE(built_in(R"([{"role":"user","content":"x"},{"role":"system","content":"x"}])").find("must come first"), std::string::npos);
-  EXPECT_NE(built_in(R"([{"role":"user","content":"x"}])", {.reasoning_effort = "high"}).find("reasoning_effort is high"), std::string::npos);
+  EXPECT_NE(built_in(R"([{"role":"user","content":"x"},{"role":"system","content":"x"}])").find("must come first"),
+            std::string::npos);
+  EXPECT_NE(
+      built_in(R"([{"role":"user","content":"x"}])", {.reasoning_effort = "high"}).find("reasoning_effort is high"),
+      std::string::npos);
 }
 
 TEST(Chat, ErrorsInMessagesNameThePlace) {
   const std::pair<const char*, const char*> cases[] = {
-      {"{}", "messages are no JSON array"}, {"[", "messages are not valid JSON"}, {"[5]", "messages[0] is of type int"},
+      {"{}", "messages are no JSON array"},
+      {"[", "messages are not valid JSON"},
+      {"[5]", "messages[0] is of type int"},
       {R"([{"role":"user","content":"a"},{"role":"robot","content":"x"}])", "messages[1].role is \"robot\""},
-      {R"([{"role":"user"}])", "messages[0].content is missing"}, {R"([{"role":"user","content":5}])", "messages[0].content is of type int"},
+      {R"([{"role":"user"}])", "messages[0].content is missing"},
+      {R"([{"role":"user","content":5}])", "messages[0].content is of type int"},
       {R"([{"role":"user","content":[{"type":"image_url"}]}])", "messages[0].content[0].type is \"image_url\""},
       {R"([{"role":"user","content":[{"type":"text"}]}])", "messages[0].content[0].text is missing"},
-      {R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{"}}]}])", "messages[0].tool_calls[0].function.arguments"},
-      {R"([{"role":"assistant","tool_calls":[{"function":{}}]}])", "messages[0].tool_calls[0].function.name is missing"},
+      {R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{"}}]}])",
+       "messages[0].tool_calls[0].function.arguments"},
+      {R"([{"role":"assistant","tool_calls":[{"function":{}}]}])",
+       "messages[0].tool_calls[0].function.name is missing"},
   };
   for (const auto& [json, wanted] : cases) {
     const auto parsed = parse_messages(json);

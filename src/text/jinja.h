@@ -21,11 +21,11 @@
 namespace evros::text::jinja {
 
 struct Limits {
-  size_t steps = 20'000'000;            // evaluated nodes and loop rounds: a few seconds
-  size_t bytes = size_t{512} << 20;     // made by all operations together: strings, lists, output
-  size_t output = size_t{64} << 20;     // of the text, and of any one string
-  uint32_t depth = 400;                 // of nested evaluation, macro calls included
-  int64_t now = -1;                     // seconds since 1970 for strftime_now; negative: the clock
+  size_t steps = 20'000'000;         // evaluated nodes and loop rounds: a few seconds
+  size_t bytes = size_t{512} << 20;  // made by all operations together: strings, lists, output
+  size_t output = size_t{64} << 20;  // of the text, and of any one string
+  uint32_t depth = 400;              // of nested evaluation, macro calls included
+  int64_t now = -1;                  // seconds since 1970 for strftime_now; negative: the clock
 };
 
 using Context = std::vector<std::pair<std::string, Value>>;

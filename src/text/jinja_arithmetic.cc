@@ -51,7 +51,8 @@ Value whole(std::string_view op, int64_t a, int64_t b) {
   if (op == "**" && b >= 0) return power(a, b);
   if (b == 0 && op == "/") division_by_zero();
   if (op == "**" && a == 0) division_by_zero();
-  return op == "/" ? static_cast<double>(a) / static_cast<double>(b) : std::pow(static_cast<double>(a), static_cast<double>(b));
+  return op == "/" ? static_cast<double>(a) / static_cast<double>(b)
+                   : std::pow(static_cast<double>(a), static_cast<double>(b));
 }
 
 Value real(std::string_view op, double a, double b) {

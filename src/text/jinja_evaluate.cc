@@ -23,7 +23,8 @@ struct Interpreter::Nest {
 
 void Interpreter::charge(size_t bytes) {
   bytes_ += std::min(bytes, limits_.bytes + 1);
-  if (++steps_ > limits_.steps) fail(cat("the template takes more than ", limits_.steps, " steps"), Code::out_of_memory);
+  if (++steps_ > limits_.steps)
+    fail(cat("the template takes more than ", limits_.steps, " steps"), Code::out_of_memory);
   if (bytes_ > limits_.bytes) fail(cat("the template makes more than ", limits_.bytes, " bytes"), Code::out_of_memory);
 }
 
@@ -71,26 +72,36 @@ Value Interpreter::evaluate(const Expression& e, Frame& frame) {
 Value Interpreter::evaluate_inner(const Expression& e, Frame& frame) {
   const auto part = [&](size_t i) { return evaluate(*e.parts[i], frame); };
   switch (e.kind) {
-    case Expression::constant: return e.value;
-    case Expression::name: return evaluate_name(e, frame);
+    case Expression::constant:
+      return e.value;
+    case Expression::name:
+      return evaluate_name(e, frame);
     case Expression::list:
     case Expression::tuple:
-    case Expression::dict: return evaluate_collection(e, frame);
-    case Expression::attribute: return attribute(part(0), e.text);
+    case Expression::dict:
+      return evaluate_collection(e, frame);
+    case Expression::attribute:
+      return attribute(part(0), e.text);
     case Expression::item: {
       const Value object = part(0);
       return item(object, part(1));
     }
-    case Expression::slice: return evaluate_slice(e, frame);
-    case Expression::call: return evaluate_call(e, frame);
-    case Expression::filter: return evaluate_filter(e, part(0), frame);
+    case Expression::slice:
+      return evaluate_slice(e, frame);
+    case Expression::call:
+      return evaluate_call(e, frame);
+    case Expression::filter:
+      return evaluate_filter(e, part(0), frame);
     case Expression::test: {
       const Value subject = part(0);
       return test(e.text, subject, arguments(e, frame));
     }
-    case Expression::negate: return arithmetic("-", Value(int64_t{0}), part(0));
-    case Expression::plus: return arithmetic("+", Value(int64_t{0}), part(0));
-    case Expression::logical_not: return !part(0).truthy();
+    case Expression::negate:
+      return arithmetic("-", Value(int64_t{0}), part(0));
+    case Expression::plus:
+      return arithmetic("+", Value(int64_t{0}), part(0));
+    case Expression::logical_not:
+      return !part(0).truthy();
     case Expression::binary: {
       const Value left = part(0);
       return binary(e.text, left, part(1));
@@ -100,7 +111,8 @@ Value Interpreter::evaluate_inner(const Expression& e, Frame& frame) {
       for (size_t i = 0; i < e.parts.size(); ++i) out += text(part(i));
       return string(std::move(out));
     }
-    case Expression::compare: return evaluate_compare(e, frame);
+    case Expression::compare:
+      return evaluate_compare(e, frame);
     case Expression::logical_and: {
       Value left = part(0);
       return left.truthy() ? part(1) : left;
@@ -130,7 +142,8 @@ Value Interpreter::evaluate_collection(const Expression& e, Frame& frame) {
   if (e.kind != Expression::dict) return list(std::move(values), e.kind == Expression::tuple);
   std::vector<std::pair<std::string, Value>> entries;
   for (size_t i = 0; i + 1 < values.size(); i += 2) {
-    if (!values[i].is_string()) fail(cat("line ", e.line, ": mapping keys must be strings, not ", values[i].type_name()), Code::unsupported);
+    if (!values[i].is_string())
+      fail(cat("line ", e.line, ": mapping keys must be strings, not ", values[i].type_name()), Code::unsupported);
     charge(values[i].as_string().size() + 2 * sizeof(Value));
     entries.emplace_back(values[i].as_string(), std::move(values[i + 1]));
   }
@@ -288,7 +301,8 @@ bool Interpreter::contains(const Value& container, const Value& element) {
   if (container.is_undefined()) return false;
   if (!container.is_list()) fail(cat("argument of type '", container.type_name(), "' is not iterable"));
   charge(container.items().size());
-  return std::any_of(container.items().begin(), container.items().end(), [&](const Value& v) { return equal(v, element); });
+  return std::any_of(container.items().begin(), container.items().end(),
+                     [&](const Value& v) { return equal(v, element); });
 }
 
 Value Interpreter::evaluate_compare(const Expression& e, Frame& frame) {
@@ -323,7 +337,8 @@ Value Interpreter::evaluate_compare(const Expression& e, Frame& frame) {
 Value Interpreter::repeat(const Value& sequence, int64_t count) {
   const size_t times = count < 0 ? 0 : static_cast<size_t>(count);
   const size_t size = sequence.is_string() ? sequence.as_string().size() : sequence.items().size() * sizeof(Value);
-  if (size > 0 && times > limits_.output / size) fail(cat("a repetition grows beyond ", limits_.output, " bytes"), Code::out_of_memory);
+  if (size > 0 && times > limits_.output / size)
+    fail(cat("a repetition grows beyond ", limits_.output, " bytes"), Code::out_of_memory);
   charge(size * times);
   if (sequence.is_string()) {
     std::string out;
@@ -331,7 +346,8 @@ Value Interpreter::repeat(const Value& sequence, int64_t count) {
     return string(std::move(out));
   }
   std::vector<Value> out;
-  for (size_t i = 0; i < times && size > 0; ++i) out.insert(out.end(), sequence.items().begin(), sequence.items().end());
+  for (size_t i = 0; i < times && size > 0; ++i)
+    out.insert(out.end(), sequence.items().begin(), sequence.items().end());
   return list(std::move(out), sequence.as_list().tuple);
 }
 

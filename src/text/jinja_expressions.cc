@@ -13,7 +13,9 @@ ExpressionParser::Nest::Nest(ExpressionParser& p) : parser(p) {
   }
 }
 
-void ExpressionParser::error(std::string_view what) const { fail(cat("line ", peek().line, ": ", what), Code::bad_file); }
+void ExpressionParser::error(std::string_view what) const {
+  fail(cat("line ", peek().line, ": ", what), Code::bad_file);
+}
 
 void ExpressionParser::unexpected(std::string_view wanted) const {
   const Token& token = peek();
@@ -121,7 +123,8 @@ ExpressionPtr ExpressionParser::comparison() {
   std::vector<std::string> operators;
   for (;;) {
     static constexpr std::string_view kComparisons[] = {"==", "!=", "<", "<=", ">", ">="};
-    const bool symbol = peek().kind == Token::op && std::count(std::begin(kComparisons), std::end(kComparisons), peek().value) > 0;
+    const bool symbol =
+        peek().kind == Token::op && std::count(std::begin(kComparisons), std::end(kComparisons), peek().value) > 0;
     if (symbol || is_name("in")) {
       operators.push_back(next().value);
     } else if (is_name("not") && is_name("in", 1)) {
@@ -229,11 +232,13 @@ ExpressionPtr ExpressionParser::number() {
   const char *begin = token.value.data(), *end = begin + token.value.size();
   if (token.kind == Token::integer) {
     int64_t value = 0;
-    if (std::from_chars(begin, end, value).ec != std::errc{}) error(cat("the number ", token.value.substr(0, 40), " is too large"));
+    if (std::from_chars(begin, end, value).ec != std::errc{})
+      error(cat("the number ", token.value.substr(0, 40), " is too large"));
     e->value = value;
   } else {
     double value = 0;
-    if (std::from_chars(begin, end, value).ec != std::errc{}) error(cat("the number ", token.value.substr(0, 40), " is out of range"));
+    if (std::from_chars(begin, end, value).ec != std::errc{})
+      error(cat("the number ", token.value.substr(0, 40), " is out of range"));
     e->value = value;
   }
   return e;
@@ -345,8 +350,8 @@ ExpressionPtr ExpressionParser::test(ExpressionPtr subject) {
   const bool negated = skip_name("not");
   ExpressionPtr e = node(Expression::test, list_of(std::move(subject)), expect_identifier());
   const Token& token = peek();
-  const bool starts_argument = token.kind == Token::string || token.kind == Token::integer || token.kind == Token::floating ||
-                               is_op("[") || is_op("{");
+  const bool starts_argument = token.kind == Token::string || token.kind == Token::integer ||
+                               token.kind == Token::floating || is_op("[") || is_op("{");
   const bool name_argument = token.kind == Token::name && !is_name("else") && !is_name("or") && !is_name("and") &&
                              !is_name("if") && !is_name("in") && !is_name("not") && !is_name("is");
   if (is_op("(")) {

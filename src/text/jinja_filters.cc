@@ -22,7 +22,9 @@ Value look_up(Interpreter& interpreter, const Value& element, const Value* path)
   Value at = element;
   for (const std::string_view part : split(path->as_string(), ".", -1)) {
     interpreter.charge(0);
-    const bool number = !part.empty() && std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; }) && part.size() < 10;
+    const bool number = !part.empty() &&
+                        std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; }) &&
+                        part.size() < 10;
     Value next = interpreter.item(at, number ? Value(int64_t{std::stoi(std::string(part))}) : Value(part));
     if (next.is_undefined() && !number) next = interpreter.attribute(at, std::string(part));
     at = std::move(next);
@@ -150,7 +152,8 @@ Value dictsort(Interpreter& i, const Value& v, Args a) {
   const std::string by = a.text(1, "by", "key");
   if (by != "key" && by != "value") fail("dictsort sorts by 'key' or 'value'");
   const Value position(int64_t{by == "key" ? 0 : 1});
-  return i.list(sorted(i, items(i, v, Arguments()), &position, a.flag(0, "case_sensitive", false), a.flag(2, "reverse", false)));
+  return i.list(
+      sorted(i, items(i, v, Arguments()), &position, a.flag(0, "case_sensitive", false), a.flag(2, "reverse", false)));
 }
 
 /// map, select, reject and their attr forms: the arguments after `skip` belong to the filter or test.
@@ -259,11 +262,32 @@ Value attr(Interpreter& i, const Value& v, Args a) {
 
 FilterFunction find_filter(std::string_view name) {
   static const std::unordered_map<std::string_view, FilterFunction> kFilters = {
-      {"abs", absolute}, {"attr", attr}, {"batch", batch}, {"count", length}, {"d", otherwise}, {"default", otherwise},
-      {"dictsort", dictsort}, {"first", first}, {"groupby", groupby}, {"items", items}, {"join", join}, {"last", last},
-      {"length", length}, {"list", list}, {"map", map}, {"max", max}, {"min", min}, {"reject", reject},
-      {"rejectattr", rejectattr}, {"reverse", reverse}, {"round", round}, {"select", select}, {"selectattr", selectattr},
-      {"sort", sort}, {"sum", sum}, {"unique", unique},
+      {"abs", absolute},
+      {"attr", attr},
+      {"batch", batch},
+      {"count", length},
+      {"d", otherwise},
+      {"default", otherwise},
+      {"dictsort", dictsort},
+      {"first", first},
+      {"groupby", groupby},
+      {"items", items},
+      {"join", join},
+      {"last", last},
+      {"length", length},
+      {"list", list},
+      {"map", map},
+      {"max", max},
+      {"min", min},
+      {"reject", reject},
+      {"rejectattr", rejectattr},
+      {"reverse", reverse},
+      {"round", round},
+      {"select", select},
+      {"selectattr", selectattr},
+      {"sort", sort},
+      {"sum", sum},
+      {"unique", unique},
   };
   const auto at = kFilters.find(name);
   return at == kFilters.end() ? nullptr : at->second;

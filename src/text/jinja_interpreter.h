@@ -81,9 +81,9 @@ class Interpreter {
   /// One unit of work, and `bytes` of new data; fails when the budget is used up.
   void charge(size_t bytes);
   size_t text_limit() const { return limits_.output; }
-  std::string text(const Value& value);          // str(value), charged
+  std::string text(const Value& value);                      // str(value), charged
   Value list(std::vector<Value> items, bool tuple = false);  // charged
-  Value string(std::string text);                // charged
+  Value string(std::string text);                            // charged
   /// What `for` goes through: elements, keys or characters. Fails for what is not iterable.
   std::vector<Value> elements(const Value& value);
   Value attribute(const Value& object, const std::string& name);

@@ -86,7 +86,8 @@ class Lexer {
     } else if (kind != '{' && sign != '+') {
       const size_t newline = before.rfind('\n');
       const size_t line_begin = newline == std::string_view::npos ? 0 : newline + 1;
-      if ((line_begin > 0 || at_line_start()) && rstrip(before.substr(line_begin)).empty()) before = before.substr(0, line_begin);
+      if ((line_begin > 0 || at_line_start()) && rstrip(before.substr(line_begin)).empty())
+        before = before.substr(0, line_begin);
     }
     if (!before.empty()) push(Token::text, std::string(before));
   }
@@ -169,9 +170,9 @@ class Lexer {
     }
     if (is_decimal(c)) return read_number();
     if (c == '"' || c == '\'') return read_string(c);
-    static constexpr std::array<std::string_view, 26> kOperators = {
-        "==", "!=", "<=", ">=", "//", "**", "+", "-", "*", "/", "%", "~", "<", ">", "=", "(", ")", "[", "]", "{", "}",
-        ",",  ".",  ":",  "|",  ";"};
+    static constexpr std::array<std::string_view, 26> kOperators = {"==", "!=", "<=", ">=", "//", "**", "+", "-", "*",
+                                                                    "/",  "%",  "~",  "<",  ">",  "=",  "(", ")", "[",
+                                                                    "]",  "{",  "}",  ",",  ".",  ":",  "|", ";"};
     for (const std::string_view op : kOperators) {
       if (!rest_.starts_with(op)) continue;
       if (op == "(" || op == "[" || op == "{") brackets.push_back(op == "(" ? ')' : op == "[" ? ']' : '}');
@@ -188,7 +189,9 @@ class Lexer {
   /// Digits with single underscores between them.
   size_t digits(size_t from) const {
     size_t n = from;
-    while (n < rest_.size() && (is_decimal(rest_[n]) || (rest_[n] == '_' && n > from && n + 1 < rest_.size() && is_decimal(rest_[n + 1])))) ++n;
+    while (n < rest_.size() &&
+           (is_decimal(rest_[n]) || (rest_[n] == '_' && n > from && n + 1 < rest_.size() && is_decimal(rest_[n + 1]))))
+      ++n;
     return n;
   }
 

@@ -9,13 +9,16 @@ namespace evros::text::jinja {
 
 struct Token {
   enum Kind : uint8_t {
-    text,            // literal output
-    print_begin,     // {{
+    text,         // literal output
+    print_begin,  // {{
     print_end,
-    block_begin,     // {%
+    block_begin,  // {%
     block_end,
-    name, string, integer, floating,
-    op,              // one of the operators, in `value`
+    name,
+    string,
+    integer,
+    floating,
+    op,  // one of the operators, in `value`
     end,
   };
   Kind kind;

@@ -58,7 +58,8 @@ Value parted(Interpreter& i, const Value& v, Args a, bool last) {
   if (at.empty()) fail("empty separator");
   const std::string_view text = self(v);
   const size_t found = last ? text.rfind(at) : text.find(at);
-  if (found == std::string_view::npos) return last ? strings(i, {"", "", text}, true) : strings(i, {text, "", ""}, true);
+  if (found == std::string_view::npos)
+    return last ? strings(i, {"", "", text}, true) : strings(i, {text, "", ""}, true);
   return strings(i, {text.substr(0, found), at, text.substr(found + at.size())}, true);
 }
 Value method_partition(Interpreter& i, const Value& v, Args a) { return parted(i, v, a, false); }
@@ -100,7 +101,8 @@ Value found(Interpreter& i, const Value& v, Args a, bool last, bool required) {
   i.charge(self(v).size());
   const size_t at = last ? self(v).rfind(wanted) : self(v).find(wanted);
   if (at == std::string::npos && required) fail("substring not found");
-  return at == std::string::npos ? int64_t{-1} : static_cast<int64_t>(character_count(std::string_view(self(v)).substr(0, at)));
+  return at == std::string::npos ? int64_t{-1}
+                                 : static_cast<int64_t>(character_count(std::string_view(self(v)).substr(0, at)));
 }
 Value method_find(Interpreter& i, const Value& v, Args a) { return found(i, v, a, false, false); }
 Value method_rfind(Interpreter& i, const Value& v, Args a) { return found(i, v, a, true, false); }
@@ -117,7 +119,8 @@ Value method_join(Interpreter& i, const Value& v, Args a) {
   const std::vector<Value> parts = i.elements(a.require(0, "iterable", "join"));
   std::string out;
   for (size_t n = 0; n < parts.size(); ++n) {
-    if (!parts[n].is_string()) fail(cat("sequence item ", n, ": expected str instance, ", parts[n].type_name(), " found"));
+    if (!parts[n].is_string())
+      fail(cat("sequence item ", n, ": expected str instance, ", parts[n].type_name(), " found"));
     i.charge(parts[n].as_string().size() + self(v).size());
     if (n > 0) out += self(v);
     out += parts[n].as_string();
@@ -163,16 +166,38 @@ Value method_rjust(Interpreter& i, const Value& v, Args a) { return padded(i, v,
 
 const Methods& string_methods() {
   static const Methods kMethods = {
-      {"strip", method_strip}, {"lstrip", method_lstrip}, {"rstrip", method_rstrip}, {"split", method_split},
-      {"rsplit", method_rsplit}, {"splitlines", method_splitlines}, {"partition", method_partition},
-      {"rpartition", method_rpartition}, {"startswith", method_startswith}, {"endswith", method_endswith},
-      {"replace", method_replace}, {"removeprefix", method_removeprefix}, {"removesuffix", method_removesuffix},
-      {"find", method_find}, {"rfind", method_rfind}, {"index", method_index}, {"count", method_count},
-      {"join", method_join}, {"upper", method_upper}, {"lower", method_lower}, {"title", method_title},
-      {"capitalize", method_capitalize}, {"isspace", all_characters<is_space>}, {"isdigit", all_characters<is_digit>},
-      {"isdecimal", all_characters<is_digit>}, {"isnumeric", all_characters<is_digit>},
-      {"isalpha", all_characters<is_alpha>}, {"isalnum", all_characters<is_alphanumeric>},
-      {"islower", cased<kLower>}, {"isupper", cased<kUpper>}, {"ljust", method_ljust}, {"rjust", method_rjust},
+      {"strip", method_strip},
+      {"lstrip", method_lstrip},
+      {"rstrip", method_rstrip},
+      {"split", method_split},
+      {"rsplit", method_rsplit},
+      {"splitlines", method_splitlines},
+      {"partition", method_partition},
+      {"rpartition", method_rpartition},
+      {"startswith", method_startswith},
+      {"endswith", method_endswith},
+      {"replace", method_replace},
+      {"removeprefix", method_removeprefix},
+      {"removesuffix", method_removesuffix},
+      {"find", method_find},
+      {"rfind", method_rfind},
+      {"index", method_index},
+      {"count", method_count},
+      {"join", method_join},
+      {"upper", method_upper},
+      {"lower", method_lower},
+      {"title", method_title},
+      {"capitalize", method_capitalize},
+      {"isspace", all_characters<is_space>},
+      {"isdigit", all_characters<is_digit>},
+      {"isdecimal", all_characters<is_digit>},
+      {"isnumeric", all_characters<is_digit>},
+      {"isalpha", all_characters<is_alpha>},
+      {"isalnum", all_characters<is_alphanumeric>},
+      {"islower", cased<kLower>},
+      {"isupper", cased<kUpper>},
+      {"ljust", method_ljust},
+      {"rjust", method_rjust},
   };
   return kMethods;
 }
@@ -211,7 +236,8 @@ Value list_index(Interpreter& i, const Value& v, Args a) {
 Value list_count(Interpreter& i, const Value& v, Args a) {
   const Value& wanted = a.require(0, "value", "count");
   i.charge(v.items().size());
-  return static_cast<int64_t>(std::count_if(v.items().begin(), v.items().end(), [&](const Value& x) { return equal(x, wanted); }));
+  return static_cast<int64_t>(
+      std::count_if(v.items().begin(), v.items().end(), [&](const Value& x) { return equal(x, wanted); }));
 }
 
 const Methods& list_methods() {

@@ -86,17 +86,27 @@ Interpreter::Flow Interpreter::run(const Body& body, Frame& frame) {
 Interpreter::Flow Interpreter::run(const Statement& s, Frame& frame) {
   charge(0);
   switch (s.kind) {
-    case Statement::literal: emit(s.text); break;
-    case Statement::print: emit(text(evaluate(*s.expression, frame))); break;
-    case Statement::branch: return run_branch(s, frame);
-    case Statement::loop: return run_loop(s, frame);
-    case Statement::set: run_set(s, frame); break;
+    case Statement::literal:
+      emit(s.text);
+      break;
+    case Statement::print:
+      emit(text(evaluate(*s.expression, frame)));
+      break;
+    case Statement::branch:
+      return run_branch(s, frame);
+    case Statement::loop:
+      return run_loop(s, frame);
+    case Statement::set:
+      run_set(s, frame);
+      break;
     case Statement::set_block: {
       Value value = string(capture(s.body, frame));
       frame.variables[s.targets[0]] = apply_filters(s.expression.get(), std::move(value), frame);
       break;
     }
-    case Statement::macro: frame.variables[s.text] = macro(s, &globals_, false); break;
+    case Statement::macro:
+      frame.variables[s.text] = macro(s, &globals_, false);
+      break;
     case Statement::call_block: {
       Arguments args = arguments(*s.expression, frame);
       const Value callee = evaluate(*s.expression->parts[0], frame);
@@ -109,10 +119,14 @@ Interpreter::Flow Interpreter::run(const Statement& s, Frame& frame) {
       emit(text(apply_filters(s.expression.get(), std::move(value), frame)));
       break;
     }
-    case Statement::with: return run_with(s, frame);
-    case Statement::group: return run(s.body, frame);
-    case Statement::do_break: return Flow::do_break;
-    case Statement::do_continue: return Flow::do_continue;
+    case Statement::with:
+      return run_with(s, frame);
+    case Statement::group:
+      return run(s.body, frame);
+    case Statement::do_break:
+      return Flow::do_break;
+    case Statement::do_continue:
+      return Flow::do_continue;
   }
   return Flow::normal;
 }
@@ -199,7 +213,8 @@ Value Interpreter::call_macro(const Statement& s, Frame* parent, const Arguments
   const std::string name = s.kind == Statement::macro ? s.text : "caller";
   std::vector<std::pair<std::string, Value>> extra;
   for (const auto& [key, value] : given.named) {
-    const bool known = std::any_of(s.parameters.begin(), s.parameters.end(), [&name_given = key](const Parameter& p) { return p.name == name_given; });
+    const bool known = std::any_of(s.parameters.begin(), s.parameters.end(),
+                                   [&name_given = key](const Parameter& p) { return p.name == name_given; });
     if (key == "caller" && !known) {
       scope.variables["caller"] = value;
     } else if (known) {
@@ -214,12 +229,13 @@ Value Interpreter::call_macro(const Statement& s, Frame* parent, const Arguments
   for (size_t i = 0; i < s.parameters.size(); ++i) {
     const Parameter& parameter = s.parameters[i];
     if (i < given.positional.size()) {
-      if (scope.variables.contains(parameter.name)) fail(cat("macro '", name, "' got two values for '", parameter.name, "'"));
+      if (scope.variables.contains(parameter.name))
+        fail(cat("macro '", name, "' got two values for '", parameter.name, "'"));
       scope.variables[parameter.name] = given.positional[i];
     } else if (!scope.variables.contains(parameter.name)) {
-      scope.variables[parameter.name] = parameter.otherwise
-                                            ? evaluate(*parameter.otherwise, scope)
-                                            : Value::undefined(cat("parameter '", parameter.name, "' was not provided"));
+      scope.variables[parameter.name] =
+          parameter.otherwise ? evaluate(*parameter.otherwise, scope)
+                              : Value::undefined(cat("parameter '", parameter.name, "' was not provided"));
     }
   }
   return string(capture(s.body, scope));

@@ -133,7 +133,8 @@ class StatementParser : public ExpressionParser {
 
   std::string target() {
     std::string name = expect_identifier();
-    for (const std::string_view reserved : {"true", "false", "none", "True", "False", "None", "and", "or", "not", "in", "is", "if", "else"}) {
+    for (const std::string_view reserved :
+         {"true", "false", "none", "True", "False", "None", "and", "or", "not", "in", "is", "if", "else"}) {
       if (name == reserved) error(cat("cannot assign to '", name, "'"));
     }
     return name;

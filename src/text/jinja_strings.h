@@ -24,7 +24,7 @@ void for_each_character(std::string_view text, F f) {
 bool is_space(uint32_t c);      // str.isspace of one character
 bool is_printable(uint32_t c);  // str.isprintable of one character
 bool is_alpha(uint32_t c);
-bool is_digit(uint32_t c);      // decimal digits
+bool is_digit(uint32_t c);  // decimal digits
 bool is_upper(uint32_t c);
 bool is_lower(uint32_t c);
 

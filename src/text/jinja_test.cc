@@ -29,7 +29,8 @@ TEST(Jinja, RendersWhatJinja2Renders) {
   tzset();
   const boost::json::value golden = boost::json::parse(read_file("tests/data/jinja_golden.json"));
   Context context;
-  for (const auto& [key, value] : golden.at("context").as_object()) context.emplace_back(std::string(key), value_of(value));
+  for (const auto& [key, value] : golden.at("context").as_object())
+    context.emplace_back(std::string(key), value_of(value));
   Limits limits;
   limits.now = golden.at("now").as_int64();
   ASSERT_GE(golden.at("cases").as_array().size(), 100u);
@@ -67,26 +68,51 @@ TEST(Jinja, HostileTemplatesEndWithAnError) {
   std::vector<std::string> sources = {
       "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
       "{% macro f(a) %}{% for x in [1, 2] %}{{ f(a) }}{% endfor %}{% endmacro %}{{ f(1) }}",
-      "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}{% endfor %}{% endfor %}{% endfor %}",
+      "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}{% endfor %}{% endfor %}{% "
+      "endfor %}",
       "{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
       "{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
       "{% set ns = namespace(l=[1]) %}{% for i in range(99) %}{% set ns.l = ns.l + ns.l %}{% endfor %}",
       "{% set ns = namespace(l=[1]) %}{% for i in range(9999) %}{% set ns.l = [ns.l] %}{% endfor %}",
       "{% set ns = namespace(l=[1]) %}{% for i in range(40) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l }}",
-      "{% set ns = namespace(l=[1]) %}{% for i in range(40) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l | tojson }}",
+      "{% set ns = namespace(l=[1]) %}{% for i in range(40) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l | "
+      "tojson }}",
       "{% set ns = namespace() %}{% set ns.self = ns %}{{ ns.self.self }}",
       "{% set ns = namespace() %}{% set ns.self = [ns] %}{{ ns }}",
-      "{{ 'x' * 9999999999 }}", "{{ [1] * 9999999999 }}", "{{ 9 ** 99 }}", "{{ 9223372036854775807 + 1 }}",
-      "{{ -9223372036854775807 - 2 }}", "{{ (-9223372036854775807 - 1) // -1 }}", "{{ (-9223372036854775807 - 1) | abs }}",
-      "{{ 99999999999999999999 }}", "{{ ('x' * 100000).replace('', 'y' * 100000) }}", "{{ 'x'.ljust(99999999999) }}",
-      "{{ ('x\\n' * 100000) | indent('y' * 10000) }}", "{{ [1, [2, [3]]] | tojson(indent=9999999999) }}{{ 'x' | indent(9999999999) }}",
-      "{{ [1] | batch(9999999999, 'x') }}", "{{ strftime_now('%c' * 1000) }}", "{{ range(-9223372036854775807, 9223372036854775807) }}",
-      nested("(", "1", ")"), nested("[", "1", "]"), nested("{{", "1", "}}"), nested("{% if x %}", "", "{% endif %}"),
-      nested("not ", "1", ""), nested("-", "1", ""), nested("{% for x in y %}", "", "{% endfor %}"),
-      "{{ x" + nested(".a", "", "") + " }}", "{{ 1" + nested("+1", "", "") + " }}", "{{ x" + nested("|upper", "", "") + " }}",
-      "{{ " + nested("(", "1", ")") + " }}", "{{ " + nested("not ", "1", "") + " }}", "{{ " + nested("-", "1", "") + " }}",
-      "{{ 1" + nested(" if 1 else 1", "", "") + " }}", "{{ x" + nested("()", "", "") + " }}", "{{ x" + nested("[0]", "", "") + " }}",
-      "{{ " + nested("[", "1", "]") + " }}", "{{ 1" + nested(" and 1", "", "") + " }}", "{{ 1" + nested(" is odd", "", "") + " }}",
+      "{{ 'x' * 9999999999 }}",
+      "{{ [1] * 9999999999 }}",
+      "{{ 9 ** 99 }}",
+      "{{ 9223372036854775807 + 1 }}",
+      "{{ -9223372036854775807 - 2 }}",
+      "{{ (-9223372036854775807 - 1) // -1 }}",
+      "{{ (-9223372036854775807 - 1) | abs }}",
+      "{{ 99999999999999999999 }}",
+      "{{ ('x' * 100000).replace('', 'y' * 100000) }}",
+      "{{ 'x'.ljust(99999999999) }}",
+      "{{ ('x\\n' * 100000) | indent('y' * 10000) }}",
+      "{{ [1, [2, [3]]] | tojson(indent=9999999999) }}{{ 'x' | indent(9999999999) }}",
+      "{{ [1] | batch(9999999999, 'x') }}",
+      "{{ strftime_now('%c' * 1000) }}",
+      "{{ range(-9223372036854775807, 9223372036854775807) }}",
+      nested("(", "1", ")"),
+      nested("[", "1", "]"),
+      nested("{{", "1", "}}"),
+      nested("{% if x %}", "", "{% endif %}"),
+      nested("not ", "1", ""),
+      nested("-", "1", ""),
+      nested("{% for x in y %}", "", "{% endfor %}"),
+      "{{ x" + nested(".a", "", "") + " }}",
+      "{{ 1" + nested("+1", "", "") + " }}",
+      "{{ x" + nested("|upper", "", "") + " }}",
+      "{{ " + nested("(", "1", ")") + " }}",
+      "{{ " + nested("not ", "1", "") + " }}",
+      "{{ " + nested("-", "1", "") + " }}",
+      "{{ 1" + nested(" if 1 else 1", "", "") + " }}",
+      "{{ x" + nested("()", "", "") + " }}",
+      "{{ x" + nested("[0]", "", "") + " }}",
+      "{{ " + nested("[", "1", "]") + " }}",
+      "{{ 1" + nested(" and 1", "", "") + " }}",
+      "{{ 1" + nested(" is odd", "", "") + " }}",
   };
   for (const std::string& source : sources) {
     if (source.find("{{") == std::string::npos && source.find("{%") == std::string::npos) continue;
@@ -98,7 +124,9 @@ TEST(Jinja, HostileTemplatesEndWithAnError) {
 }
 
 TEST(Jinja, SliceBoundsAtTheEdgesOfTheRange) {
-  EXPECT_EQ(render("{{ 'abc'[::9223372036854775807] }}{{ 'abc'[9223372036854775807:] }}{{ 'abc'[:-9223372036854775807] }}|"), "a|");
+  EXPECT_EQ(
+      render("{{ 'abc'[::9223372036854775807] }}{{ 'abc'[9223372036854775807:] }}{{ 'abc'[:-9223372036854775807] }}|"),
+      "a|");
   EXPECT_EQ(render("{{ 'abc'[::-9223372036854775807] }}{{ 'abc'[-9223372036854775807::-1] }}|"), "c|");
   EXPECT_EQ(render("{{ [1, 2][(-9223372036854775807 - 1)::(-9223372036854775807 - 1)] }}|"), "[]|");
 }

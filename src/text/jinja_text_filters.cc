@@ -41,12 +41,23 @@ Value escape(Interpreter& i, const Value& v, Args) {
   std::string out;
   for (const char c : i.text(v)) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '\'': out += "&#39;"; break;
-      case '"': out += "&#34;"; break;
-      default: out.push_back(c);
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      default:
+        out.push_back(c);
     }
   }
   return i.string(std::move(out));
@@ -57,11 +68,13 @@ Value indent(Interpreter& i, const Value& v, Args a) {
   const bool as_text = width && width->is_string();
   const int64_t spaces = as_text ? 0 : a.integer(0, "width", 4);
   if (spaces > 1024) fail("indent's width is at most 1024", Code::unsupported);
-  const std::string prefix = as_text ? width->as_string() : std::string(static_cast<size_t>(std::max<int64_t>(spaces, 0)), ' ');
+  const std::string prefix =
+      as_text ? width->as_string() : std::string(static_cast<size_t>(std::max<int64_t>(spaces, 0)), ' ');
   const bool first = a.flag(1, "first", false), blank = a.flag(2, "blank", false);
   const std::string text = i.text(v) + "\n";
   const auto lines = split_lines(text, false);
-  if (!prefix.empty() && lines.size() > i.text_limit() / prefix.size()) fail("an indented text grows too long", Code::out_of_memory);
+  if (!prefix.empty() && lines.size() > i.text_limit() / prefix.size())
+    fail("an indented text grows too long", Code::out_of_memory);
   i.charge(text.size() + lines.size() * prefix.size());
   std::string out = first ? prefix : std::string();
   for (size_t n = 0; n < lines.size(); ++n) {
@@ -96,7 +109,8 @@ std::optional<double> parse_double(std::string_view text) {
   if (signed_plus) text.remove_prefix(1);
   double value = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (parsed.ptr != text.data() + text.size() || parsed.ec == std::errc::invalid_argument || text.empty()) return std::nullopt;
+  if (parsed.ptr != text.data() + text.size() || parsed.ec == std::errc::invalid_argument || text.empty())
+    return std::nullopt;
   if (parsed.ec == std::errc::result_out_of_range) return std::nullopt;
   return value;
 }
@@ -141,9 +155,20 @@ Value to_float(Interpreter& i, const Value& v, Args a) {
 
 FilterFunction find_text_filter(std::string_view name) {
   static const std::unordered_map<std::string_view, FilterFunction> kFilters = {
-      {"capitalize", to_capitalized}, {"e", escape}, {"escape", escape}, {"float", to_float}, {"indent", indent},
-      {"int", to_int}, {"lower", to_lower}, {"replace", replace_all}, {"safe", to_string}, {"string", to_string},
-      {"title", to_title}, {"tojson", tojson}, {"trim", trim}, {"upper", to_upper},
+      {"capitalize", to_capitalized},
+      {"e", escape},
+      {"escape", escape},
+      {"float", to_float},
+      {"indent", indent},
+      {"int", to_int},
+      {"lower", to_lower},
+      {"replace", replace_all},
+      {"safe", to_string},
+      {"string", to_string},
+      {"title", to_title},
+      {"tojson", tojson},
+      {"trim", trim},
+      {"upper", to_upper},
   };
   const auto at = kFilters.find(name);
   return at == kFilters.end() ? nullptr : at->second;

@@ -166,8 +166,11 @@ std::string float_repr(double value) {
     return out.append(exponent < 0 ? "e-" : "e+").append(size < 10 ? "0" : "").append(std::to_string(size));
   }
   if (exponent < 0) return out.append("0.").append(static_cast<size_t>(-exponent - 1), '0').append(digits);
-  if (count <= exponent + 1) return out.append(digits).append(static_cast<size_t>(exponent + 1 - count), '0').append(".0");
-  return out.append(digits, 0, static_cast<size_t>(exponent + 1)).append(".").append(digits, static_cast<size_t>(exponent + 1));
+  if (count <= exponent + 1)
+    return out.append(digits).append(static_cast<size_t>(exponent + 1 - count), '0').append(".0");
+  return out.append(digits, 0, static_cast<size_t>(exponent + 1))
+      .append(".")
+      .append(digits, static_cast<size_t>(exponent + 1));
 }
 
 }  // namespace evros::text::jinja

@@ -38,13 +38,14 @@ class Value {
   };
 
   Value() : data_(None{}) {}
-  Value(bool b) : data_(b) {}            // NOLINT(google-explicit-constructor)
-  Value(int64_t i) : data_(i) {}         // NOLINT(google-explicit-constructor)
-  Value(double d) : data_(d) {}          // NOLINT(google-explicit-constructor)
-  Value(std::string s) : data_(std::make_shared<const std::string>(std::move(s))) {}  // NOLINT(google-explicit-constructor)
-  Value(std::string_view s) : Value(std::string(s)) {}                                // NOLINT(google-explicit-constructor)
-  Value(const char* s) : Value(std::string(s)) {}                                     // NOLINT(google-explicit-constructor)
-  Value(std::shared_ptr<Object> o) : data_(std::move(o)) {}                           // NOLINT(google-explicit-constructor)
+  Value(bool b) : data_(b) {}     // NOLINT(google-explicit-constructor)
+  Value(int64_t i) : data_(i) {}  // NOLINT(google-explicit-constructor)
+  Value(double d) : data_(d) {}   // NOLINT(google-explicit-constructor)
+  Value(std::string s)
+      : data_(std::make_shared<const std::string>(std::move(s))) {}  // NOLINT(google-explicit-constructor)
+  Value(std::string_view s) : Value(std::string(s)) {}               // NOLINT(google-explicit-constructor)
+  Value(const char* s) : Value(std::string(s)) {}                    // NOLINT(google-explicit-constructor)
+  Value(std::shared_ptr<Object> o) : data_(std::move(o)) {}          // NOLINT(google-explicit-constructor)
 
   static Value undefined(std::string what);
   static Value list(std::vector<Value> items, bool tuple = false);
@@ -135,9 +136,9 @@ std::string float_repr(double value);
 
 /// How json.dumps is asked to write.
 struct JsonStyle {
-  int64_t indent = -1;          // negative: on one line
+  int64_t indent = -1;  // negative: on one line
   bool ensure_ascii = false, sort_keys = false;
-  std::string between = ", ";   // elements; with an indent the default is ","
+  std::string between = ", ";  // elements; with an indent the default is ","
   std::string after_key = ": ";
 };
 

@@ -77,8 +77,8 @@ Result<PreTokenizer> PreTokenizer::create(std::string_view pattern) {
   Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(rewritten.data()), rewritten.size(),
                           PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &failure, &offset, context.get()));
   if (!code) {
-    return Error{evros::Code::bad_file, cat("the pre-tokenizer's pattern is not usable: ", pcre2_message(failure), " at byte ",
-                                            offset, " of ", rewritten.substr(0, 200))};
+    return Error{evros::Code::bad_file, cat("the pre-tokenizer's pattern is not usable: ", pcre2_message(failure),
+                                            " at byte ", offset, " of ", rewritten.substr(0, 200))};
   }
   // Without executable memory this fails, and matching falls back to the interpreter: slower, the same pieces.
   pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);
@@ -102,8 +102,8 @@ Status PreTokenizer::split(std::string_view text, std::vector<size_t>& ends) con
     if (end > begin) ends.push_back(end), begin = end;
   };
   while (at < text.size()) {
-    const int matched = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at, PCRE2_NO_UTF_CHECK,
-                                    data.get(), context.get());
+    const int matched = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
+                                    PCRE2_NO_UTF_CHECK, data.get(), context.get());
     if (matched == PCRE2_ERROR_NOMATCH) break;
     if (matched < 0) {
       return Error{evros::Code::unsupported,
@@ -141,7 +141,8 @@ std::string to_nfc(std::string_view text) {
     const Utf8Step step = utf8_step(text.substr(at));
     at += step.bytes;
     utf8proc_int32_t decomposed[32];  // the longest canonical decomposition has 4
-    const auto n = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(step.code_point), decomposed, 32, kOptions, nullptr);
+    const auto n =
+        utf8proc_decompose_char(static_cast<utf8proc_int32_t>(step.code_point), decomposed, 32, kOptions, nullptr);
     CHECK(n > 0 && n <= 32);
     points.insert(points.end(), decomposed, decomposed + n);
   }

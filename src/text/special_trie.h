@@ -25,9 +25,9 @@ class SpecialTrie {
  private:
   static uint64_t edge(uint32_t node, char c) { return uint64_t{node} << 8 | static_cast<uint8_t>(c); }
 
-  std::array<bool, 256> starts_{};                  // bytes that begin a token
-  std::unordered_map<uint64_t, uint32_t> edges_;    // (node, byte) -> node; the root is 0
-  std::unordered_map<uint32_t, int32_t> ids_;       // nodes at which a token ends
+  std::array<bool, 256> starts_{};                // bytes that begin a token
+  std::unordered_map<uint64_t, uint32_t> edges_;  // (node, byte) -> node; the root is 0
+  std::unordered_map<uint32_t, int32_t> ids_;     // nodes at which a token ends
   uint32_t last_node_ = 0;
 };
 

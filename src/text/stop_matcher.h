@@ -34,8 +34,8 @@ class StopMatcher {
     int32_t index;
   };
   std::shared_ptr<const std::vector<Pattern>> patterns_;
-  std::vector<uint32_t> progress_;   // by pattern: how many of its bytes the text so far ends with
-  std::string held_;                 // the end of the text so far that may begin a stop string
+  std::vector<uint32_t> progress_;  // by pattern: how many of its bytes the text so far ends with
+  std::string held_;                // the end of the text so far that may begin a stop string
   int32_t match_ = -1;
 };
 

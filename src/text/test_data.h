@@ -23,7 +23,9 @@ inline std::string read_file(const std::string& below_root) {
 
 inline std::string str(const boost::json::value& v) { return std::string(v.as_string()); }
 
-inline std::vector<int32_t> ids_of(const boost::json::value& v) { return boost::json::value_to<std::vector<int32_t>>(v); }
+inline std::vector<int32_t> ids_of(const boost::json::value& v) {
+  return boost::json::value_to<std::vector<int32_t>>(v);
+}
 
 inline boost::json::value tiny_json(const std::string& name) {
   return boost::json::parse(read_file("models/evros-tiny/" + name));

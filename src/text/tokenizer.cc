@@ -56,8 +56,8 @@ struct Tokenizer::Impl {
     return std::string_view(bytes).substr(ends[i], ends[i + 1] - ends[i]);
   }
 
-  std::string bytes;                  // of all tokens
-  std::vector<size_t> ends{0};        // token id is bytes [ends[id], ends[id + 1])
+  std::string bytes;            // of all tokens
+  std::vector<size_t> ends{0};  // token id is bytes [ends[id], ends[id + 1])
   std::vector<uint8_t> types;
   std::unordered_map<std::string_view, int32_t> by_bytes;  // views into `bytes`
   std::array<int32_t, 256> byte_ids{};
@@ -114,8 +114,8 @@ Status Tokenizer::Impl::load_merges(const Vocabulary& vocabulary) {
   for (size_t i = 0; i < vocabulary.merges.size(); ++i) {
     const Merge& merge = vocabulary.merges[i];
     if (!table.add(merge.left, merge.right, merge.result)) {
-      return Error{Code::bad_file, cat("merge ", i, " of the tokens ", merge.left, " and ", merge.right,
-                                       " appears a second time")};
+      return Error{Code::bad_file,
+                   cat("merge ", i, " of the tokens ", merge.left, " and ", merge.right, " appears a second time")};
     }
   }
   return {};
@@ -124,9 +124,11 @@ Status Tokenizer::Impl::load_merges(const Vocabulary& vocabulary) {
 Status Tokenizer::Impl::load_eos(const std::vector<int64_t>& ids) {
   for (const int64_t id : ids) {
     if (id < 0 || static_cast<uint64_t>(id) >= types.size()) {
-      return Error{Code::bad_file, cat("the end-of-text id ", id, " is outside the vocabulary of ", types.size(), " tokens")};
+      return Error{Code::bad_file,
+                   cat("the end-of-text id ", id, " is outside the vocabulary of ", types.size(), " tokens")};
     }
-    if (std::find(eos.begin(), eos.end(), static_cast<int32_t>(id)) == eos.end()) eos.push_back(static_cast<int32_t>(id));
+    if (std::find(eos.begin(), eos.end(), static_cast<int32_t>(id)) == eos.end())
+      eos.push_back(static_cast<int32_t>(id));
   }
   return {};
 }
@@ -135,8 +137,8 @@ Result<Tokenizer> Tokenizer::create(const TokenizerSpec& spec) {
   if (spec.tokenizer_json.empty() && spec.model.empty() && spec.tokens.empty()) {
     return Error{Code::not_found, "the model brings no tokenizer: neither tokenizer.json nor tokenizer.ggml.* keys"};
   }
-  EVROS_ASSIGN(const Vocabulary vocabulary, spec.tokenizer_json.empty() ? vocabulary_from_arrays(spec)
-                                                                         : vocabulary_from_json(spec.tokenizer_json));
+  EVROS_ASSIGN(const Vocabulary vocabulary,
+               spec.tokenizer_json.empty() ? vocabulary_from_arrays(spec) : vocabulary_from_json(spec.tokenizer_json));
   auto impl = std::make_shared<Impl>(vocabulary.merges.size());
   impl->nfc = spec.nfc.value_or(vocabulary.nfc);
   EVROS_ASSIGN(impl->pre_tokenizer, PreTokenizer::create(vocabulary.pattern));
@@ -181,7 +183,8 @@ Status Tokenizer::Impl::encode_plain(std::string_view text, bool parse, std::vec
 
 Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, SpecialTokens special) const {
   if (text.size() > kMaxTextBytes) {
-    return Error{Code::invalid_argument, cat("the text has ", text.size(), " bytes; at most ", kMaxTextBytes, " are possible")};
+    return Error{Code::invalid_argument,
+                 cat("the text has ", text.size(), " bytes; at most ", kMaxTextBytes, " are possible")};
   }
   if (const auto wrong = find_invalid_utf8(text)) {
     return Error{Code::invalid_argument, cat("the text is not valid UTF-8 at byte ", *wrong)};
@@ -195,7 +198,8 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, SpecialTok
       const std::string_view plain = text.substr(at, match.begin - at);
       const bool marked = special == SpecialTokens::parse_trusted && plain.find(kMark) != std::string_view::npos;
       // Marks go after the search for added tokens; a token in the normalised text must not appear by their removal either.
-      EVROS_TRY(marked ? impl_->encode_plain(replace_all(plain, kMark, ""), false, out) : impl_->encode_plain(plain, parse, out));
+      EVROS_TRY(marked ? impl_->encode_plain(replace_all(plain, kMark, ""), false, out)
+                       : impl_->encode_plain(plain, parse, out));
     }
     if (match.id >= 0) out.push_back(match.id);
     at = match.end;
@@ -222,7 +226,8 @@ std::string Tokenizer::defuse(std::string_view text) const {
     out.append(text.substr(at, match.begin - at));
     if (match.id < 0) break;
     marked_first(text.substr(match.begin));
-    at = match.begin + utf8_step(text.substr(match.begin)).bytes;  // tokens inside or across this one are marked as well
+    at =
+        match.begin + utf8_step(text.substr(match.begin)).bytes;  // tokens inside or across this one are marked as well
   }
   return out;
 }
@@ -232,7 +237,8 @@ Result<std::string> Tokenizer::decode(std::span<const int32_t> ids, bool skip_sp
   Utf8Decoder decoder;
   for (const int32_t id : ids) {
     if (!contains(id)) {
-      return Error{Code::invalid_argument, cat("token id ", id, " is outside the vocabulary of ", vocab_size(), " tokens")};
+      return Error{Code::invalid_argument,
+                   cat("token id ", id, " is outside the vocabulary of ", vocab_size(), " tokens")};
     }
     if (!(skip_special && is_control(id))) decoder.push(impl_->bytes_of(id), out);
   }

@@ -20,16 +20,16 @@ enum TokenType : int32_t {
 };
 
 struct TokenizerSpec {
-  std::string tokenizer_json;         // used when not empty; then `model` .. `merges` are ignored
-  std::string model;                  // "gpt2"
-  std::string pre;                    // "qwen35", "qwen2"
-  std::vector<std::string> tokens;    // by id
-  std::vector<int32_t> token_types;   // TokenType by id; empty: all normal
-  std::vector<std::string> merges;    // "left right", most urgent first
-  std::vector<int64_t> eos_ids;       // ids that end a reply
-  std::optional<bool> nfc;            // normalise to NFC first; unset: what tokenizer.json says, or true for the arrays,
-                                      // because the reference library normalises for every known `pre`
-  std::string chat_template;          // Jinja source; not used by the tokenizer, carried for ChatFormat
+  std::string tokenizer_json;        // used when not empty; then `model` .. `merges` are ignored
+  std::string model;                 // "gpt2"
+  std::string pre;                   // "qwen35", "qwen2"
+  std::vector<std::string> tokens;   // by id
+  std::vector<int32_t> token_types;  // TokenType by id; empty: all normal
+  std::vector<std::string> merges;   // "left right", most urgent first
+  std::vector<int64_t> eos_ids;      // ids that end a reply
+  std::optional<bool> nfc;           // normalise to NFC first; unset: what tokenizer.json says, or true for the arrays,
+                                     // because the reference library normalises for every known `pre`
+  std::string chat_template;         // Jinja source; not used by the tokenizer, carried for ChatFormat
 };
 
 }  // namespace evros::text

@@ -120,11 +120,12 @@ TEST(Tokenizer, LongTextsAreNotQuadratic) {
   while (specials.size() < size) specials += "<|im_";
   std::string mixed;
   while (mixed.size() < size) mixed += "ab";
-  for (const std::string& text : {std::string(size, 'a'), std::string(size, ' '), std::string(size, '\n'), marks, specials,
-                                  mixed, std::string(size, '!'), std::string(size, '7')}) {
+  for (const std::string& text : {std::string(size, 'a'), std::string(size, ' '), std::string(size, '\n'), marks,
+                                  specials, mixed, std::string(size, '!'), std::string(size, '7')}) {
     const auto start = std::chrono::steady_clock::now();
     const auto ids = encode(tiny(), text);
-    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 60.0) << text.substr(0, 8);
+    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 60.0)
+        << text.substr(0, 8);
     EXPECT_EQ(decode(tiny(), ids).substr(1000, 100).size(), 100u);
   }
 }

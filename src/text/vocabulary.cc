@@ -39,8 +39,8 @@ Result<TokenIndex> index_tokens(const std::vector<VocabularyToken>& tokens, std:
     }
     const bool matched = token.type == kTokenControl || token.type == kTokenUserDefined;
     if (matched && token.text.size() > kMaxSpecialBytes) {
-      return Error{Code::bad_file, cat(where, ": special token ", id, " has ", token.text.size(),
-                                       " bytes; at most ", kMaxSpecialBytes, " are possible")};
+      return Error{Code::bad_file, cat(where, ": special token ", id, " has ", token.text.size(), " bytes; at most ",
+                                       kMaxSpecialBytes, " are possible")};
     }
     if (find_invalid_utf8(token.text)) {
       return Error{Code::bad_file, cat(where, ": token ", id, " ", quote(token.text), " is not valid UTF-8")};
@@ -63,8 +63,8 @@ Status add_merge(Vocabulary& vocabulary, const TokenIndex& index, std::string_vi
   for (const auto& [text, id] : parts) {
     const auto at = index.find(text);
     if (at == index.end()) {
-      return Error{Code::bad_file, cat(where, ": merge ", number, " ", quote(cat(left, " ", right)), " needs the token ",
-                                       quote(text), ", which is not in the vocabulary")};
+      return Error{Code::bad_file, cat(where, ": merge ", number, " ", quote(cat(left, " ", right)),
+                                       " needs the token ", quote(text), ", which is not in the vocabulary")};
     }
     *id = at->second;
   }
@@ -107,10 +107,11 @@ Result<Vocabulary> vocabulary_from_arrays(const TokenizerSpec& spec) {
   }
   vocabulary.nfc = true;
   if (spec.tokens.empty()) return Error{Code::bad_file, cat(kTokens, " is missing or empty")};
-  if (spec.tokens.size() > size_t{INT32_MAX}) return Error{Code::bad_file, cat(kTokens, " has ", spec.tokens.size(), " entries")};
+  if (spec.tokens.size() > size_t{INT32_MAX})
+    return Error{Code::bad_file, cat(kTokens, " has ", spec.tokens.size(), " entries")};
   if (!spec.token_types.empty() && spec.token_types.size() != spec.tokens.size()) {
-    return Error{Code::bad_file, cat("tokenizer.ggml.token_type has ", spec.token_types.size(), " entries, but ", kTokens,
-                                     " has ", spec.tokens.size())};
+    return Error{Code::bad_file, cat("tokenizer.ggml.token_type has ", spec.token_types.size(), " entries, but ",
+                                     kTokens, " has ", spec.tokens.size())};
   }
   vocabulary.tokens.resize(spec.tokens.size());
   for (size_t id = 0; id < spec.tokens.size(); ++id) {

@@ -13,9 +13,9 @@
 namespace evros::text {
 
 struct VocabularyToken {
-  std::string text;              // as the file has it: alphabet characters for a normal token, plain text for the others
+  std::string text;  // as the file has it: alphabet characters for a normal token, plain text for the others
   TokenType type = kTokenUnused;
-  bool normalized = false;       // an added token that is looked for in the normalised text instead of the raw one
+  bool normalized = false;  // an added token that is looked for in the normalised text instead of the raw one
 };
 
 struct Merge {
@@ -25,8 +25,8 @@ struct Merge {
 /// Ids are 0 .. tokens.size() - 1, every one defined, no two with the same text; merges name existing tokens.
 struct Vocabulary {
   std::vector<VocabularyToken> tokens;
-  std::vector<Merge> merges;     // most urgent first
-  std::string pattern;           // the pre-tokenizer's regular expression, as published
+  std::vector<Merge> merges;  // most urgent first
+  std::string pattern;        // the pre-tokenizer's regular expression, as published
   bool nfc = false;
 };
 

@@ -79,7 +79,8 @@ Result<bool> read_normalizer(const json::object& root) {
   if (type_of(*value) == "Sequence") {
     const json::value* list = member(value->get_object(), "normalizers");
     if (list && list->is_array() && list->get_array().empty()) return false;
-    if (list && list->is_array() && list->get_array().size() == 1 && type_of(list->get_array()[0]) == "NFC") return true;
+    if (list && list->is_array() && list->get_array().size() == 1 && type_of(list->get_array()[0]) == "NFC")
+      return true;
     return unsupported("normalizer is a Sequence; supported is one of NFC alone");
   }
   return unsupported(cat("normalizer.type is ", quote(type_of(*value)), "; known are null and \"NFC\""));
@@ -122,7 +123,8 @@ Result<std::string> read_pre_tokenizer(const json::object& root) {
 Status check_ends(const json::object& root) {
   const json::value* decoder = member(root, "decoder");
   if (!decoder || type_of(*decoder) != "ByteLevel") {
-    return unsupported(cat("decoder.type is ", quote(decoder ? type_of(*decoder) : "null"), "; known is \"ByteLevel\""));
+    return unsupported(
+        cat("decoder.type is ", quote(decoder ? type_of(*decoder) : "null"), "; known is \"ByteLevel\""));
   }
   const json::value* post = member(root, "post_processor");
   if (post && type_of(*post) != "ByteLevel") {
@@ -158,7 +160,8 @@ Status read_added_token(Vocabulary& vocabulary, const json::value& value, size_t
   if (!id) return bad(cat(here, " has no id"));
   for (const std::string_view key : {"single_word", "lstrip", "rstrip"}) {
     if (flag(token, key, false)) {
-      return unsupported(cat("added token ", quote(view(content->get_string())), " has ", key, " set; only false is supported"));
+      return unsupported(
+          cat("added token ", quote(view(content->get_string())), " has ", key, " set; only false is supported"));
     }
   }
   const bool special = flag(token, "special", false);
@@ -205,7 +208,8 @@ Status read_merges(Vocabulary& vocabulary, const json::object& model) {
       EVROS_TRY(detail::add_merge(vocabulary, index, view(merge.get_array()[0].get_string()),
                                   view(merge.get_array()[1].get_string()), number, kFile));
     } else {
-      return bad(cat("model.merges[", number, "] is ", short_json(merge), "; wanted is \"left right\" or a pair of strings"));
+      return bad(
+          cat("model.merges[", number, "] is ", short_json(merge), "; wanted is \"left right\" or a pair of strings"));
     }
     ++number;
   }
@@ -221,7 +225,8 @@ Result<Vocabulary> vocabulary_from_json(std::string_view text) {
   const size_t parsed = parser.write_some(text.data(), text.size(), failure);
   if (!failure && !parser.done()) parser.finish(failure);
   if (failure) return bad(cat("not valid JSON at byte ", parsed, ": ", failure.message()));
-  if (text.find_first_not_of(" \t\r\n", parsed) != std::string_view::npos) return bad(cat("text follows the JSON value at byte ", parsed));
+  if (text.find_first_not_of(" \t\r\n", parsed) != std::string_view::npos)
+    return bad(cat("text follows the JSON value at byte ", parsed));
   const json::value document = parser.release();
   if (!document.is_object()) return bad("the file is no JSON object");
   const json::object& root = document.get_object();

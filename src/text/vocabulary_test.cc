@@ -22,15 +22,14 @@ value small_json() {
   vocab["ab"] = 256;
   vocab["abc"] = 257;
   const auto added = [](const char* content, int id, bool special) {
-    return object{{"id", id}, {"content", content}, {"single_word", false}, {"lstrip", false}, {"rstrip", false},
-                  {"normalized", false}, {"special", special}};
+    return object{{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
+                  {"rstrip", false}, {"normalized", false}, {"special", special}};
   };
-  return object{
-      {"normalizer", object{{"type", "NFC"}}},
-      {"pre_tokenizer", object{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
-      {"decoder", object{{"type", "ByteLevel"}}},
-      {"added_tokens", array{added("<s>", 258, true), added("<t>", 259, false)}},
-      {"model", object{{"type", "BPE"}, {"vocab", vocab}, {"merges", array{array{"a", "b"}, "ab c"}}}}};
+  return object{{"normalizer", object{{"type", "NFC"}}},
+                {"pre_tokenizer", object{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
+                {"decoder", object{{"type", "ByteLevel"}}},
+                {"added_tokens", array{added("<s>", 258, true), added("<t>", 259, false)}},
+                {"model", object{{"type", "BPE"}, {"vocab", vocab}, {"merges", array{array{"a", "b"}, "ab c"}}}}};
 }
 
 std::string error_of(const TokenizerSpec& spec) {
@@ -73,18 +72,29 @@ TEST(Vocabulary, ErrorsInTokenizerJsonNameTheCulprit) {
       {[](value& v) { v.at("model").at("vocab").as_object()["zz"] = -1; }, "has the id -1"},
       {[](value& v) { v.at("model").at("vocab").as_object()["zz"] = 1.5; }, "has the id 1.5"},
       {[](value& v) { v.at("model").at("vocab").as_object()["zz"] = "x"; }, "has the id \"x\""},
-      {[](value& v) { v.at("model").at("vocab").as_object()["zz"] = 260; v.at("model").at("vocab").as_object()["abc"] = 261;
-                      v.at("added_tokens").at(0).at("id") = 257; v.at("added_tokens").at(1).at("id") = 258; }, "has the id 261"},
+      {[](value& v) {
+         v.at("model").at("vocab").as_object()["zz"] = 260;
+         v.at("model").at("vocab").as_object()["abc"] = 261;
+         v.at("added_tokens").at(0).at("id") = 257;
+         v.at("added_tokens").at(1).at("id") = 258;
+       },
+       "has the id 261"},
       {[](value& v) { v.at("added_tokens").at(1).at("id") = 258; }, "both have the id 258"},
       {[](value& v) { v.at("added_tokens").at(1).at("content") = "<s>"; }, "have the same text \"<s>\""},
       {[](value& v) { v.at("added_tokens").at(1).at("content") = ""; }, "added_tokens[1] has no content"},
       {[](value& v) { v.at("added_tokens").at(1).at("content") = std::string(2000, 'x'); }, "2000 bytes"},
       {[](value& v) { v.at("added_tokens").at(1).at("lstrip") = true; }, "has lstrip set"},
       {[](value& v) { v.at("added_tokens") = 5; }, "added_tokens is 5"},
-      {[](value& v) { v.at("model").at("vocab").as_object()["a b"] = 260; }, "token 260 \"a b\" has a character outside"},
-      {[](value& v) { v.at("model").at("vocab").as_object()["<s>"] = 258; v.at("added_tokens").at(1).at("id") = 260; }, "id 259 has no token"},
+      {[](value& v) { v.at("model").at("vocab").as_object()["a b"] = 260; },
+       "token 260 \"a b\" has a character outside"},
+      {[](value& v) {
+         v.at("model").at("vocab").as_object()["<s>"] = 258;
+         v.at("added_tokens").at(1).at("id") = 260;
+       },
+       "id 259 has no token"},
       {[](value& v) { v.at("model").at("vocab").as_object().erase("\xC4\x80"); }, "the file lists 259 tokens"},
-      {[](value& v) { v.at("model").at("merges").as_array().push_back("x yz"); }, "merge 2 \"x yz\" needs the token \"yz\""},
+      {[](value& v) { v.at("model").at("merges").as_array().push_back("x yz"); },
+       "merge 2 \"x yz\" needs the token \"yz\""},
       {[](value& v) { v.at("model").at("merges").as_array().push_back("x y"); }, "needs the token \"xy\""},
       {[](value& v) { v.at("model").at("merges").as_array().push_back("a b"); }, "appears a second time"},
       {[](value& v) { v.at("model").at("merges").as_array().push_back("a  b"); }, "merge 2 is \"a  b\""},
@@ -99,7 +109,10 @@ TEST(Vocabulary, ErrorsInTokenizerJsonNameTheCulprit) {
       {[](value& v) { v.at("pre_tokenizer").at("type") = "Whitespace"; }, "pre_tokenizer.type is \"Whitespace\""},
       {[](value& v) { v.at("pre_tokenizer").at("add_prefix_space") = true; }, "pre_tokenizer.type is \"ByteLevel\""},
       {[](value& v) { v.at("decoder").at("type") = "WordPiece"; }, "decoder.type is \"WordPiece\""},
-      {[](value& v) { v.as_object()["post_processor"] = object{{"type", "TemplateProcessing"}}; }, "TemplateProcessing"},
+      {[](value& v) {
+         v.as_object()["post_processor"] = object{{"type", "TemplateProcessing"}};
+       },
+       "TemplateProcessing"},
       {[](value& v) { v.as_object().erase("model"); }, "model is missing"},
       {[](value& v) { v = array{}; }, "no JSON object"},
   };
@@ -116,25 +129,34 @@ TEST(Vocabulary, PatternsFromFilesAreBounded) {
     value json = small_json();
     json.at("pre_tokenizer") = object{
         {"type", "Sequence"},
-        {"pretokenizers", array{object{{"type", "Split"}, {"pattern", object{{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}},
+        {"pretokenizers", array{object{{"type", "Split"},
+                                       {"pattern", object{{"Regex", pattern}}},
+                                       {"behavior", "Isolated"},
+                                       {"invert", false}},
                                 object{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
     return spec_of(json);
   };
   EXPECT_NE(error_of(with_pattern("(")).find("pattern is not usable"), std::string::npos);
   EXPECT_NE(error_of(with_pattern("\\C")).find("pattern is not usable"), std::string::npos);  // would cut characters
   EXPECT_NE(error_of(with_pattern(std::string(1 << 20, 'a'))).find("pattern is not usable"), std::string::npos);
-  EXPECT_NE(error_of(with_pattern(std::string(10000, '(') + std::string(10000, ')'))).find("pattern is not usable"), std::string::npos);
+  EXPECT_NE(error_of(with_pattern(std::string(10000, '(') + std::string(10000, ')'))).find("pattern is not usable"),
+            std::string::npos);
   const auto slow = testing::create(with_pattern("(a+)+b")).encode(std::string(5000, 'a') + "cb");
   ASSERT_FALSE(slow.ok());
   EXPECT_EQ(slow.error().code, Code::unsupported);
   // Empty matches, \K and text between matches leave nothing out.
   for (const char* pattern : {"x*", "(?=b)", "a\\Kb", "b", "\\s\\S"}) {
     const Tokenizer tokenizer = testing::create(with_pattern(pattern));
-    EXPECT_EQ(testing::decode(tokenizer, testing::encode(tokenizer, "abab \xC3\xA9 ab")), "abab \xC3\xA9 ab") << pattern;
+    EXPECT_EQ(testing::decode(tokenizer, testing::encode(tokenizer, "abab \xC3\xA9 ab")), "abab \xC3\xA9 ab")
+        << pattern;
   }
   // U+180E is no white space, though PCRE2 counts it in \s.
   const Tokenizer spaces = testing::create(with_pattern("\\s+|\\S+"));
-  EXPECT_EQ(testing::encode(spaces, "a\xE1\xA0\x8E" "b").size(), 5u);
+  EXPECT_EQ(testing::encode(spaces,
+                            "a\xE1\xA0\x8E"
+                            "b")
+                .size(),
+            5u);
 }
 
 TEST(Vocabulary, BrokenJsonIsRefused) {
@@ -156,8 +178,16 @@ TEST(Vocabulary, ErrorsInGgufArraysNameTheCulprit) {
       {[](TokenizerSpec& s) { s.tokens[300] = s.tokens[299]; }, "tokens 299 and 300 have the same text"},
       {[](TokenizerSpec& s) { s.tokens[9] = ""; }, "token 9 has an empty text"},
       {[](TokenizerSpec& s) { s.tokens[9] = "\xFF"; }, "token 9 \"\\xFF\" is not valid UTF-8"},
-      {[](TokenizerSpec& s) { s.tokens[9] = "a b"; s.merges.clear(); }, "outside the GPT-2 byte alphabet"},
-      {[](TokenizerSpec& s) { s.tokens[9] = "zzzz"; s.merges.clear(); }, "no token for the byte"},
+      {[](TokenizerSpec& s) {
+         s.tokens[9] = "a b";
+         s.merges.clear();
+       },
+       "outside the GPT-2 byte alphabet"},
+      {[](TokenizerSpec& s) {
+         s.tokens[9] = "zzzz";
+         s.merges.clear();
+       },
+       "no token for the byte"},
       {[](TokenizerSpec& s) { s.token_types[9] = 6; }, "wanted is \"<0xHH>\""},
       {[](TokenizerSpec& s) { s.merges[3] = "nospace"; }, "merge 3 is \"nospace\""},
       {[](TokenizerSpec& s) { s.merges[3] = s.merges[2]; }, "merge 3 of the tokens"},

@@ -17,12 +17,18 @@ inline namespace EVROS_ISA {
 template <typename Use>
 EVROS_INLINE void with_codec(format::TensorType type, const Use& use) {
   switch (type) {
-    case format::TensorType::f32: return use.template operator()<F32>();
-    case format::TensorType::f16: return use.template operator()<F16>();
-    case format::TensorType::bf16: return use.template operator()<Bf16>();
-    case format::TensorType::q8_0: return use.template operator()<Q8_0>();
-    case format::TensorType::q4_0: return use.template operator()<Q4_0>();
-    default: __builtin_trap();
+    case format::TensorType::f32:
+      return use.template operator()<F32>();
+    case format::TensorType::f16:
+      return use.template operator()<F16>();
+    case format::TensorType::bf16:
+      return use.template operator()<Bf16>();
+    case format::TensorType::q8_0:
+      return use.template operator()<Q8_0>();
+    case format::TensorType::q4_0:
+      return use.template operator()<Q4_0>();
+    default:
+      __builtin_trap();
   }
 }
 

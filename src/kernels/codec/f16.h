@@ -9,7 +9,7 @@ namespace evros::kernels {
 inline namespace EVROS_ISA {
 
 struct F16 {
-  static constexpr int kBlock = 1;       // elements
+  static constexpr int kBlock = 1;  // elements
   static constexpr int kBytes = 2;
   static constexpr bool kQuantised = false;
 

@@ -9,7 +9,7 @@ namespace evros::kernels {
 inline namespace EVROS_ISA {
 
 struct F32 {
-  static constexpr int kBlock = 1;       // elements
+  static constexpr int kBlock = 1;  // elements
   static constexpr int kBytes = 4;
   static constexpr bool kQuantised = false;
 
@@ -20,9 +20,7 @@ struct F32 {
     decode(block, &x);
     return is_finite(x);
   }
-  static EVROS_INLINE void encode(const float* in, std::byte* block) {
-    __builtin_memcpy(block, in, sizeof *in);
-  }
+  static EVROS_INLINE void encode(const float* in, std::byte* block) { __builtin_memcpy(block, in, sizeof *in); }
 };
 
 }  // namespace EVROS_ISA

@@ -9,10 +9,10 @@ namespace evros::kernels {
 inline namespace EVROS_ISA {
 
 struct Q8_0 {
-  static constexpr int kBlock = 32;      // elements
+  static constexpr int kBlock = 32;  // elements
   static constexpr int kBytes = 34;
   static constexpr bool kQuantised = true;
-  static constexpr int kGroup = 32;      // elements that share a scale in the integer chain
+  static constexpr int kGroup = 32;  // elements that share a scale in the integer chain
 
   /// The floats, in the order of operations of PyPI gguf: float(q) * d.
   static EVROS_INLINE void decode(const std::byte* block, float* out) {

@@ -11,9 +11,12 @@ namespace {
 
 format::TensorType tensor_type(CacheType type) {
   switch (type) {
-    case CacheType::f32: return format::TensorType::f32;
-    case CacheType::f16: return format::TensorType::f16;
-    case CacheType::bf16: return format::TensorType::bf16;
+    case CacheType::f32:
+      return format::TensorType::f32;
+    case CacheType::f16:
+      return format::TensorType::f16;
+    case CacheType::bf16:
+      return format::TensorType::bf16;
   }
   __builtin_trap();
 }
@@ -143,8 +146,8 @@ void store_rows(device::Queue& queue, const Batch& batch, const StoreRowsArgs& a
 void attention(device::Queue& queue, const Batch& batch, const AttentionArgs& a) {
   for_each(queue, int64_t{batch.rows} * a.kv_heads, [&](int64_t unit) {
     const int64_t r = unit / a.kv_heads;
-    const HeadGroup g{a, batch, batch.sequence[batch.row_sequence[r]], r, unit % a.kv_heads,
-                      Visible(a, r, batch.row_position[r])};
+    const HeadGroup g{
+        a, batch, batch.sequence[batch.row_sequence[r]], r, unit % a.kv_heads, Visible(a, r, batch.row_position[r])};
     score_entries(g);
     for (int64_t i = 0; i < g.size(); ++i) {
       float* scores = g.scores(i);

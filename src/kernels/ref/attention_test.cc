@@ -48,7 +48,8 @@ struct Scene {
     for (int64_t p = 0; p <= t; ++p) {
       const int32_t* mine = shape.ratio > 0 ? &selected[t * shape.keep] : nullptr;
       const bool in_tail = shape.ratio == 0 || p >= complete * shape.ratio;
-      if (in_tail || std::find(mine, mine + shape.keep, static_cast<int32_t>(p / shape.ratio)) != mine + shape.keep) out.push_back(p);
+      if (in_tail || std::find(mine, mine + shape.keep, static_cast<int32_t>(p / shape.ratio)) != mine + shape.keep)
+        out.push_back(p);
     }
     return out;
   }
@@ -57,21 +58,37 @@ struct Scene {
     const int64_t page_tokens = shape.ratio > 0 ? 4 * shape.ratio : 16, width = cache_bytes(shape.type);
     const int64_t k_row = shape.kv_heads * shape.key_dim, v_row = shape.kv_heads * shape.value_dim;
     const PageRows k_page{.offset = 8, .row_bytes = k_row * width, .tokens_per_row = 1};
-    const PageRows v_page{.offset = 8 + static_cast<uint64_t>(page_tokens * k_row * width), .row_bytes = v_row * width, .tokens_per_row = 1};
+    const PageRows v_page{.offset = 8 + static_cast<uint64_t>(page_tokens * k_row * width),
+                          .row_bytes = v_row * width,
+                          .tokens_per_row = 1};
     World world(1, 0, page_tokens, 8 + page_tokens * (k_row + v_row) * width, shape.tokens);
     Output result;
     int64_t first = 0;
     for (const auto& counts : steps) {
       world.step(counts, [&](const Batch& batch) {
-        table.store_rows(queue, batch, {.x = &k[first * k_row], .x_stride = k_row, .width = k_row, .type = shape.type, .page = k_page});
-        table.store_rows(queue, batch, {.x = &v[first * v_row], .x_stride = v_row, .width = v_row, .type = shape.type, .page = v_page});
+        table.store_rows(
+            queue, batch,
+            {.x = &k[first * k_row], .x_stride = k_row, .width = k_row, .type = shape.type, .page = k_page});
+        table.store_rows(
+            queue, batch,
+            {.x = &v[first * v_row], .x_stride = v_row, .width = v_row, .type = shape.type, .page = v_page});
         Floats scores(batch.rows * shape.heads * shape.tokens), out(batch.rows * shape.heads * shape.value_dim);
         table.attention(queue, batch,
-                        {.q = &q[first * shape.heads * shape.key_dim], .q_stride = shape.heads * shape.key_dim,
-                         .heads = shape.heads, .kv_heads = shape.kv_heads, .key_dim = shape.key_dim,
-                         .value_dim = shape.value_dim, .type = shape.type, .k = k_page, .v = v_page, .ratio = shape.ratio,
-                         .keep = shape.keep, .selected = shape.ratio > 0 ? &selected[first * shape.keep] : nullptr,
-                         .scores = scores.data(), .score_stride = shape.tokens, .out = out.data(),
+                        {.q = &q[first * shape.heads * shape.key_dim],
+                         .q_stride = shape.heads * shape.key_dim,
+                         .heads = shape.heads,
+                         .kv_heads = shape.kv_heads,
+                         .key_dim = shape.key_dim,
+                         .value_dim = shape.value_dim,
+                         .type = shape.type,
+                         .k = k_page,
+                         .v = v_page,
+                         .ratio = shape.ratio,
+                         .keep = shape.keep,
+                         .selected = shape.ratio > 0 ? &selected[first * shape.keep] : nullptr,
+                         .scores = scores.data(),
+                         .score_stride = shape.tokens,
+                         .out = out.data(),
                          .out_stride = shape.heads * shape.value_dim});
         result.floats.insert(result.floats.end(), out.begin(), out.end());
         first += batch.rows;
@@ -103,7 +120,8 @@ struct Scene {
           for (size_t e = 0; e < seen.size(); ++e) {
             exact += p[e] / sum * stored(shape.type, v[(seen[e] * shape.kv_heads + kv) * shape.value_dim + c]);
           }
-          ASSERT_NEAR(out.floats[(t * shape.heads + h) * shape.value_dim + c], exact, 1e-5) << t << " " << h << " " << c;
+          ASSERT_NEAR(out.floats[(t * shape.heads + h) * shape.value_dim + c], exact, 1e-5)
+              << t << " " << h << " " << c;
         }
       }
     }
@@ -112,13 +130,15 @@ struct Scene {
 
 TEST(Attention, IsTheSoftmaxOverTheStoredRowsHoweverTheTokensAreCut) {
   Random random(7);
-  for (const Shape& shape : {Shape{6, 2, 16, 8, 4, 3, 45, CacheType::f16}, Shape{3, 1, 33, 70, 0, 0, 150, CacheType::f32},
-                             Shape{4, 4, 8, 16, 16, 2, 70, CacheType::bf16}, Shape{2, 1, 256, 256, 3, 5, 40, CacheType::f16},
-                             Shape{12, 1, 5, 3, 1, 4, 20, CacheType::f32}}) {
+  for (const Shape& shape :
+       {Shape{6, 2, 16, 8, 4, 3, 45, CacheType::f16}, Shape{3, 1, 33, 70, 0, 0, 150, CacheType::f32},
+        Shape{4, 4, 8, 16, 16, 2, 70, CacheType::bf16}, Shape{2, 1, 256, 256, 3, 5, 40, CacheType::f16},
+        Shape{12, 1, 5, 3, 1, 4, 20, CacheType::f32}}) {
     const Scene scene(shape, random);
     Output first;
     for (const auto& steps : partitions(1, shape.tokens, random)) {
-      Output out = everywhere([&](const Kernels& table, device::Queue& queue) { return scene.run(table, queue, steps); });
+      Output out =
+          everywhere([&](const Kernels& table, device::Queue& queue) { return scene.run(table, queue, steps); });
       if (!first.floats.empty()) expect_same(out, first, "another partition");
       first = std::move(out);
     }
@@ -135,7 +155,8 @@ TEST(Attention, AddsWithinTilesOf64AndThenTheTiles) {
   std::fill(scene.q.begin(), scene.q.end(), 0.0f);
   std::fill(scene.v.begin(), scene.v.end(), 1.0f);
   scene.v[0] = 16777216.0f;
-  const Output out = everywhere([&](const Kernels& table, device::Queue& queue) { return scene.run(table, queue, {{128}}); });
+  const Output out =
+      everywhere([&](const Kernels& table, device::Queue& queue) { return scene.run(table, queue, {{128}}); });
   EXPECT_EQ(out.floats[63], 16777216.0f / 64.0f);
   EXPECT_EQ(out.floats[127], (16777216.0f + 64.0f) / 128.0f);
 }
@@ -154,7 +175,11 @@ TEST(Attention, SaysSoWhenAScoreIsNotFinite) {
 }
 
 TEST(StoreRows, ReportsOverflowAndNanApart) {
-  struct Case { CacheType type; float x; uint32_t status; };
+  struct Case {
+    CacheType type;
+    float x;
+    uint32_t status;
+  };
   for (const Case& c : {Case{CacheType::f16, 65519.0f, 0u}, Case{CacheType::f16, 65520.0f, kCacheOverflow},
                         Case{CacheType::f16, -7e4f, kCacheOverflow}, Case{CacheType::bf16, 3.38e38f, 0u},
                         Case{CacheType::bf16, 3.4e38f, kCacheOverflow}, Case{CacheType::f32, 3.4e38f, 0u},
@@ -164,8 +189,12 @@ TEST(StoreRows, ReportsOverflowAndNanApart) {
     const Output out = everywhere([&](const Kernels& table, device::Queue& queue) {
       World world(1, 0, 16, 64, 16);
       world.step({1}, [&](const Batch& batch) {
-        table.store_rows(queue, batch, {.x = x.data(), .x_stride = 2, .width = 2, .type = c.type,
-                                        .page = {.offset = 0, .row_bytes = 8, .tokens_per_row = 1}});
+        table.store_rows(queue, batch,
+                         {.x = x.data(),
+                          .x_stride = 2,
+                          .width = 2,
+                          .type = c.type,
+                          .page = {.offset = 0, .row_bytes = 8, .tokens_per_row = 1}});
       });
       return Output{.floats = {}, .integers = {}, .bytes = {}, .status = {world.status()}};
     });
@@ -179,16 +208,25 @@ Output select(const Floats& keys, const Floats& q, int heads, int dim, int ratio
     const int64_t blocks = static_cast<int64_t>(keys.size()) / dim, page_blocks = 3, tokens = blocks * ratio;
     World world(1, 0, page_blocks * ratio, page_blocks * dim * 4, tokens);
     for (int64_t b = 0; b < blocks; ++b) {
-      std::memcpy(world.page(0, b / page_blocks) + b % page_blocks * dim * 4, &keys[b * dim], static_cast<size_t>(dim) * 4);
+      std::memcpy(world.page(0, b / page_blocks) + b % page_blocks * dim * 4, &keys[b * dim],
+                  static_cast<size_t>(dim) * 4);
     }
     Output result;
     world.step({tokens}, [](const Batch&) {});
     world.step({1}, [&](const Batch& batch) {
       Floats scores(static_cast<size_t>(blocks) + 1);
       result.integers.assign(static_cast<size_t>(keep), 99);
-      table.qsa_select(queue, batch, {.q = q.data(), .q_stride = heads * dim, .heads = heads, .dim = dim, .ratio = ratio,
-                                      .keep = keep, .page = {.offset = 0, .row_bytes = dim * 4, .tokens_per_row = ratio},
-                                      .scores = scores.data(), .score_stride = blocks + 1, .selected = result.integers.data()});
+      table.qsa_select(queue, batch,
+                       {.q = q.data(),
+                        .q_stride = heads * dim,
+                        .heads = heads,
+                        .dim = dim,
+                        .ratio = ratio,
+                        .keep = keep,
+                        .page = {.offset = 0, .row_bytes = dim * 4, .tokens_per_row = ratio},
+                        .scores = scores.data(),
+                        .score_stride = blocks + 1,
+                        .selected = result.integers.data()});
       result.status = {batch.status[0]};
     });
     return result;

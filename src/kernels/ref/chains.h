@@ -12,7 +12,7 @@ inline namespace EVROS_ISA {
 
 constexpr int64_t kSegment = 256;  // k is cut into segments of this length
 constexpr int kStrides = 64;       // partials of a sum to a scalar
-constexpr int kTile = 64;          // attention entries of one partial sum; also the columns that a loop keeps on its stack
+constexpr int kTile = 64;  // attention entries of one partial sum; also the columns that a loop keeps on its stack
 
 EVROS_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 

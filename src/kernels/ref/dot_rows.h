@@ -19,13 +19,13 @@ constexpr int kColumns = 64;
 struct DotRows {
   format::TensorType type;
   const std::byte* row[kLanes];
-  int lanes;                     // rows in use, 1 ... kLanes
-  int64_t k;                     // length of every row
+  int lanes;  // rows in use, 1 ... kLanes
+  int64_t k;  // length of every row
   const float* x[kColumns];
-  const int8_t* q[kColumns];     // the integer chain's activations; read only when `integers`
+  const int8_t* q[kColumns];  // the integer chain's activations; read only when `integers`
   const float* d[kColumns];
-  int columns;                   // vectors in use, 1 ... kColumns
-  bool integers;                 // quantised weights take the integer chain
+  int columns;    // vectors in use, 1 ... kColumns
+  bool integers;  // quantised weights take the integer chain
   float* y[kColumns];
 };
 

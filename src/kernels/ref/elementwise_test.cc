@@ -13,7 +13,8 @@ double exact_sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double exact_silu(double x) { return x * exact_sigmoid(x); }
 
 /// Runs `body` on a copy of `x` (or a zeroed result) with a stateless batch of `rows`.
-Output in_place(int64_t rows, const Floats& x, const std::function<void(const Kernels&, device::Queue&, const Batch&, Floats&)>& body) {
+Output in_place(int64_t rows, const Floats& x,
+                const std::function<void(const Kernels&, device::Queue&, const Batch&, Floats&)>& body) {
   return everywhere([&](const Kernels& table, device::Queue& queue) {
     Rows batch(rows);
     Output out{.floats = x, .integers = {}, .bytes = {}, .status = {}};
@@ -39,11 +40,21 @@ TEST(RmsNorm, NormsEveryGroupOnItsOwnAlsoInPlace) {
   for (const bool shared_gain : {false, true}) {
     const int64_t rows = 3, groups = 4, width = 77, stride = 400;
     const Floats x = random.normal(rows * stride), gain = random.normal(groups * width);
-    const Output out = in_place(rows, x, [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& y) {
-      table.rms_norm(queue, batch, {.x = y.data(), .x_stride = stride, .x_group_stride = 90, .gain = gain.data(),
-                                    .gain_stride = shared_gain ? 0 : width, .groups = groups, .width = width, .eps = 1e-6f,
-                                    .y = y.data(), .y_stride = stride, .y_group_stride = 90});
-    });
+    const Output out =
+        in_place(rows, x, [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& y) {
+          table.rms_norm(queue, batch,
+                         {.x = y.data(),
+                          .x_stride = stride,
+                          .x_group_stride = 90,
+                          .gain = gain.data(),
+                          .gain_stride = shared_gain ? 0 : width,
+                          .groups = groups,
+                          .width = width,
+                          .eps = 1e-6f,
+                          .y = y.data(),
+                          .y_stride = stride,
+                          .y_group_stride = 90});
+        });
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t g = 0; g < groups; ++g) {
         const float* in = &x[r * stride + g * 90];
@@ -59,6 +70,35 @@ TEST(RmsNorm, NormsEveryGroupOnItsOwnAlsoInPlace) {
   }
 }
 
+// The square of 1e30 is infinite in float32, the norm of such a row would be a row of zeros.
+TEST(RmsNorm, ASumOfSquaresThatOverflowsIsNotFinite) {
+  Floats x(2 * 8, 1.0f);
+  x[8] = 1e30f;
+  const Floats gain(8, 1.0f);
+  const Output out = everywhere([&](const Kernels& table, device::Queue& queue) {
+    World world(2, 0, 16, 0, 0);
+    Output result;
+    Floats y(x.size());
+    world.step({1, 1}, [&](const Batch& batch) {
+      table.rms_norm(queue, batch,
+                     {.x = x.data(),
+                      .x_stride = 8,
+                      .x_group_stride = 8,
+                      .gain = gain.data(),
+                      .gain_stride = 8,
+                      .groups = 1,
+                      .width = 8,
+                      .eps = 1e-6f,
+                      .y = y.data(),
+                      .y_stride = 8,
+                      .y_group_stride = 8});
+      result.status.assign(batch.status, batch.status + 2);
+    });
+    return result;
+  });
+  EXPECT_EQ(out.status, (std::vector<uint32_t>{0, kNonFinite}));
+}
+
 TEST(Rope, TurnsHalfSplitPairsAndLeavesTheRest) {
   Random random(11);
   const int64_t rows = 3, groups = 2, dims = 6, width = 10;
@@ -69,8 +109,13 @@ TEST(Rope, TurnsHalfSplitPairsAndLeavesTheRest) {
     table_rows[2 * i + 1] = static_cast<float>(std::sin(static_cast<double>(i)));
   }
   const Output out = in_place(rows, x, [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& y) {
-    table.rope(queue, batch, {.x = y.data(), .x_stride = groups * width, .x_group_stride = width, .groups = groups,
-                              .dims = dims, .table = table_rows.data()});
+    table.rope(queue, batch,
+               {.x = y.data(),
+                .x_stride = groups * width,
+                .x_group_stride = width,
+                .groups = groups,
+                .dims = dims,
+                .table = table_rows.data()});
   });
   for (int64_t v = 0; v < rows * groups; ++v) {
     for (int64_t i = 0; i < 3; ++i) {
@@ -86,19 +131,35 @@ TEST(HyperConnections, DivideByTheStreamCountBeforeTheActivation) {
   Random random(12);
   for (const int hc : {1, 2, 3, 4}) {
     const int64_t rows = 2, hidden = 13, all = hc * hidden;
-    const Floats up = random.normal(rows * all), normed = random.normal(rows * all), inject = random.normal(rows * hc, 3.0f),
-                 y = random.normal(rows * hidden), x = random.normal(rows * all), low = random.normal(rows * hidden, 4.0f);
-    const Output lo = in_place(rows, low, [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& out) {
-      table.hc_low(queue, batch, {.lo = out.data(), .stride = hidden, .rank = hidden, .hc = hc});
-    });
-    const Output u = in_place(rows, Floats(rows * hidden), [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& out) {
-      table.hc_mix(queue, batch, {.up = up.data(), .normed = normed.data(), .stride = all, .hc = hc,
-                                  .hidden = static_cast<int32_t>(hidden), .u = out.data(), .u_stride = hidden});
-    });
-    const Output wide = in_place(rows, x, [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& out) {
-      table.hc_write(queue, batch, {.inject = inject.data(), .y = y.data(), .y_stride = hidden, .hc = hc,
-                                    .hidden = static_cast<int32_t>(hidden), .x = out.data(), .x_stride = all});
-    });
+    const Floats up = random.normal(rows * all), normed = random.normal(rows * all),
+                 inject = random.normal(rows * hc, 3.0f), y = random.normal(rows * hidden),
+                 x = random.normal(rows * all), low = random.normal(rows * hidden, 4.0f);
+    const Output lo =
+        in_place(rows, low, [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& out) {
+          table.hc_low(queue, batch, {.lo = out.data(), .stride = hidden, .rank = hidden, .hc = hc});
+        });
+    const Output u = in_place(rows, Floats(rows * hidden),
+                              [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& out) {
+                                table.hc_mix(queue, batch,
+                                             {.up = up.data(),
+                                              .normed = normed.data(),
+                                              .stride = all,
+                                              .hc = hc,
+                                              .hidden = static_cast<int32_t>(hidden),
+                                              .u = out.data(),
+                                              .u_stride = hidden});
+                              });
+    const Output wide =
+        in_place(rows, x, [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& out) {
+          table.hc_write(queue, batch,
+                         {.inject = inject.data(),
+                          .y = y.data(),
+                          .y_stride = hidden,
+                          .hc = hc,
+                          .hidden = static_cast<int32_t>(hidden),
+                          .x = out.data(),
+                          .x_stride = all});
+        });
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t i = 0; i < hidden; ++i) {
         double mix = 0;
@@ -144,8 +205,13 @@ TEST(Gdn, GatesAreDecayAndBeta) {
   Floats a = random.normal(heads);
   for (float& v : a) v = -std::fabs(v);
   const Output out = in_place(rows, x, [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& y) {
-    table.gdn_gates(queue, batch, {.alpha = y.data(), .beta = &y[rows * heads], .stride = heads, .a = a.data(), .dt = dt.data(),
-                                   .value_heads = heads});
+    table.gdn_gates(queue, batch,
+                    {.alpha = y.data(),
+                     .beta = &y[rows * heads],
+                     .stride = heads,
+                     .a = a.data(),
+                     .dt = dt.data(),
+                     .value_heads = heads});
   });
   for (int64_t i = 0; i < rows * heads; ++i) {
     const double softplus = std::log1p(std::exp(static_cast<double>(x[i]) + dt[i % heads]));
@@ -159,10 +225,19 @@ TEST(Gdn, OutputNormComesBeforeItsGate) {
   for (const bool with_silu : {false, true}) {
     const int64_t rows = 2, heads = 3, dim = 20, all = heads * dim;
     const Floats o = random.normal(rows * all), z = random.normal(rows * all), w = random.normal(dim);
-    const Output out = in_place(rows, o, [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& y) {
-      table.gdn_out_norm(queue, batch, {.o = y.data(), .z = z.data(), .o_stride = all, .z_stride = all, .w = w.data(),
-                                        .value_heads = heads, .value_dim = dim, .eps = 1e-3f, .silu = with_silu});
-    });
+    const Output out =
+        in_place(rows, o, [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& y) {
+          table.gdn_out_norm(queue, batch,
+                             {.o = y.data(),
+                              .z = z.data(),
+                              .o_stride = all,
+                              .z_stride = all,
+                              .w = w.data(),
+                              .value_heads = heads,
+                              .value_dim = dim,
+                              .eps = 1e-3f,
+                              .silu = with_silu});
+        });
     for (int64_t v = 0; v < rows * heads; ++v) {
       double squares = 0;
       for (int64_t i = 0; i < dim; ++i) squares += static_cast<double>(o[v * dim + i]) * o[v * dim + i];
@@ -178,18 +253,38 @@ TEST(Gates, SwigluHeadGateAndSharedAddAreTheirFormulas) {
   Random random(16);
   const int64_t rows = 3, heads = 2, width = 9, all = heads * width;
   const Floats gate = random.normal(rows * 2 * all), up = random.normal(rows * all), y = random.normal(rows * all);
-  const Output glu = in_place(rows, Floats(rows * all), [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& out) {
-    table.swiglu(queue, batch, {.gate = gate.data(), .up = up.data(), .gate_stride = 2 * all, .up_stride = all, .width = all,
-                                .y = out.data(), .y_stride = all});
-  });
-  const Output gated = in_place(rows, y, [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& out) {
-    table.head_gate(queue, batch, {.out = out.data(), .out_stride = all, .gate = gate.data() + width, .gate_stride = 2 * all,
-                                   .gate_head_stride = 2 * width, .heads = heads, .width = width});
-  });
-  const Output added = in_place(rows, y, [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& out) {
-    table.shared_add(queue, batch, {.gate = gate.data(), .shared = up.data(), .shared_stride = all, .width = all,
-                                    .y = out.data(), .y_stride = all});
-  });
+  const Output glu = in_place(rows, Floats(rows * all),
+                              [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& out) {
+                                table.swiglu(queue, batch,
+                                             {.gate = gate.data(),
+                                              .up = up.data(),
+                                              .gate_stride = 2 * all,
+                                              .up_stride = all,
+                                              .width = all,
+                                              .y = out.data(),
+                                              .y_stride = all});
+                              });
+  const Output gated =
+      in_place(rows, y, [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& out) {
+        table.head_gate(queue, batch,
+                        {.out = out.data(),
+                         .out_stride = all,
+                         .gate = gate.data() + width,
+                         .gate_stride = 2 * all,
+                         .gate_head_stride = 2 * width,
+                         .heads = heads,
+                         .width = width});
+      });
+  const Output added =
+      in_place(rows, y, [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& out) {
+        table.shared_add(queue, batch,
+                         {.gate = gate.data(),
+                          .shared = up.data(),
+                          .shared_stride = all,
+                          .width = all,
+                          .y = out.data(),
+                          .y_stride = all});
+      });
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t i = 0; i < all; ++i) {
       const int64_t at = r * all + i;
@@ -205,8 +300,14 @@ Output run_router(int64_t rows, const Floats& logits, int experts, int used, boo
   return everywhere([&](const Kernels& table, device::Queue& queue) {
     Rows batch(rows);
     Output out{.floats = Floats(rows * used), .integers = std::vector<int32_t>(rows * used), .bytes = {}, .status = {}};
-    table.router(queue, batch.batch, {.logits = logits.data(), .stride = experts, .experts = experts, .used = used,
-                                      .normalise = normalise, .ids = out.integers.data(), .weights = out.floats.data()});
+    table.router(queue, batch.batch,
+                 {.logits = logits.data(),
+                  .stride = experts,
+                  .experts = experts,
+                  .used = used,
+                  .normalise = normalise,
+                  .ids = out.integers.data(),
+                  .weights = out.floats.data()});
     out.status = batch.status;
     return out;
   });
@@ -215,10 +316,12 @@ Output run_router(int64_t rows, const Floats& logits, int experts, int used, boo
 TEST(Router, TakesTheMostProbableThenTheLowerId) {
   Random random(17);
   for (int round = 0; round < 20; ++round) {
-    const int experts = static_cast<int>(random.integer(1, 200)), used = static_cast<int>(random.integer(1, std::min(experts, 12)));
+    const int experts = static_cast<int>(random.integer(1, 200)),
+              used = static_cast<int>(random.integer(1, std::min(experts, 12)));
     const int64_t rows = 3;
     Floats logits = random.normal(rows * experts, 2.0f);
-    if (round % 2 == 0) for (float& x : logits) x = std::round(x);  // ties
+    if (round % 2 == 0)
+      for (float& x : logits) x = std::round(x);  // ties
     const bool normalise = round % 3 != 0;
     const Output out = run_router(rows, logits, experts, used, normalise);
     EXPECT_EQ(out.status[0], 0u);
@@ -232,7 +335,8 @@ TEST(Router, TakesTheMostProbableThenTheLowerId) {
       for (int i = 0; i < used; ++i) chosen += std::exp(static_cast<double>(row[ids[i]]));
       for (int i = 0; i < used; ++i) {
         ASSERT_EQ(out.integers[r * used + i], ids[i]) << round;
-        ASSERT_NEAR(out.floats[r * used + i], std::exp(static_cast<double>(row[ids[i]])) / (normalise ? chosen : all), 1e-6);
+        ASSERT_NEAR(out.floats[r * used + i], std::exp(static_cast<double>(row[ids[i]])) / (normalise ? chosen : all),
+                    1e-6);
       }
     }
   }
@@ -249,12 +353,16 @@ TEST(Router, GivesValidIdsWhenALogitIsNotFinite) {
 
 TEST(Embed, CopiesTheRowToEveryStreamAndRefusesForeignIds) {
   Random random(18);
-  for (const auto type : {format::TensorType::f32, format::TensorType::bf16, format::TensorType::q8_0, format::TensorType::q4_0}) {
+  for (const auto type :
+       {format::TensorType::f32, format::TensorType::bf16, format::TensorType::q8_0, format::TensorType::q4_0}) {
     const Weights table_weights(type, 5, 64, random);
     const std::vector<int32_t> ids = {4, 0, -1, 5};
-    const Output out = in_place(4, Floats(4 * 128, 7.0f), [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& y) {
-      table.embed(queue, batch, {.table = table_weights.matrix, .ids = ids.data(), .out = y.data(), .out_stride = 128, .copies = 2});
-    });
+    const Output out = in_place(
+        4, Floats(4 * 128, 7.0f), [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& y) {
+          table.embed(
+              queue, batch,
+              {.table = table_weights.matrix, .ids = ids.data(), .out = y.data(), .out_stride = 128, .copies = 2});
+        });
     EXPECT_EQ(out.status[0], kIndexRange);
     for (int64_t i = 0; i < 128; ++i) {
       EXPECT_EQ(out.floats[i], table_weights.values[4 * 64 + i % 64]);
@@ -268,10 +376,17 @@ TEST(Embed, CopiesTheRowToEveryStreamAndRefusesForeignIds) {
 TEST(Ple, RowsAreDequantisedSideBySide) {
   Random random(19);
   const Weights encoded(format::TensorType::q8_0, 6, 32, random);
-  const Output out = in_place(2, Floats(2 * 100), [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& y) {
-    table.ple_rows(queue, batch, {.type = format::TensorType::q8_0, .encoded = encoded.bytes.data(),
-                                  .row_bytes = encoded.matrix.row_bytes, .heads = 3, .width = 32, .out = y.data(), .out_stride = 100});
-  });
+  const Output out =
+      in_place(2, Floats(2 * 100), [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& y) {
+        table.ple_rows(queue, batch,
+                       {.type = format::TensorType::q8_0,
+                        .encoded = encoded.bytes.data(),
+                        .row_bytes = encoded.matrix.row_bytes,
+                        .heads = 3,
+                        .width = 32,
+                        .out = y.data(),
+                        .out_stride = 100});
+      });
   for (int64_t i = 0; i < 96; ++i) {
     EXPECT_EQ(out.floats[i], encoded.values[i]);
     EXPECT_EQ(out.floats[100 + i], encoded.values[96 + i]);
@@ -283,20 +398,33 @@ TEST(Ple, GateTakesTheSignedRootOfTheScore) {
   const int64_t rows = 3, hc = 2, hidden = 300, all = hc * hidden;
   Floats key = random.normal(rows * all);
   const Floats query = random.normal(rows * all), value = random.normal(rows * hidden);
-  std::fill(key.begin(), key.begin() + hidden, 0.0f);                                        // s = 0: 0.5
-  std::transform(key.begin() + hidden, key.begin() + all, key.begin() + hidden, [](float x) { return x * 1e-9f; });  // clamped
-  const Output out = in_place(rows, Floats(rows * all), [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& y) {
-    table.ple_gate(queue, batch, {.key = key.data(), .query = query.data(), .stride = all, .value = value.data(),
-                                  .value_stride = hidden, .hc = hc, .hidden = hidden, .gv = y.data(), .gv_stride = all});
-  });
+  std::fill(key.begin(), key.begin() + hidden, 0.0f);  // s = 0: 0.5
+  std::transform(key.begin() + hidden, key.begin() + all, key.begin() + hidden,
+                 [](float x) { return x * 1e-9f; });  // clamped
+  const Output out = in_place(rows, Floats(rows * all),
+                              [&](const Kernels& table, device::Queue& queue, const Batch& batch, Floats& y) {
+                                table.ple_gate(queue, batch,
+                                               {.key = key.data(),
+                                                .query = query.data(),
+                                                .stride = all,
+                                                .value = value.data(),
+                                                .value_stride = hidden,
+                                                .hc = hc,
+                                                .hidden = hidden,
+                                                .gv = y.data(),
+                                                .gv_stride = all});
+                              });
   EXPECT_EQ(out.status[0], 0u);
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < hc; ++c) {
       double s = 0;
-      for (int64_t i = 0; i < hidden; ++i) s += static_cast<double>(key[r * all + c * hidden + i]) * query[r * all + c * hidden + i];
+      for (int64_t i = 0; i < hidden; ++i)
+        s += static_cast<double>(key[r * all + c * hidden + i]) * query[r * all + c * hidden + i];
       s /= std::sqrt(static_cast<double>(hidden));
-      const double root = std::copysign(std::sqrt(std::max(std::fabs(s), 1e-6)), s), w = s == 0 ? 0.5 : exact_sigmoid(root);
-      for (int64_t i = 0; i < hidden; ++i) ASSERT_NEAR(out.floats[r * all + c * hidden + i], w * value[r * hidden + i], 3e-6);
+      const double root = std::copysign(std::sqrt(std::max(std::fabs(s), 1e-6)), s),
+                   w = s == 0 ? 0.5 : exact_sigmoid(root);
+      for (int64_t i = 0; i < hidden; ++i)
+        ASSERT_NEAR(out.floats[r * all + c * hidden + i], w * value[r * hidden + i], 3e-6);
     }
   }
 }
@@ -312,7 +440,8 @@ TEST(Rows, LastRowsAndRoutesGoToTheirOwnSequences) {
     world.step({2, 0, 3}, [&](const Batch& batch) {
       table.keep_last(queue, batch, {.x = x.data(), .x_stride = 3, .width = 3, .bank_offset = 8});
       table.keep_routes(queue, batch, {.ids = ids.data(), .used = 2, .bank_offset = 24});
-      table.gather_last(queue, batch, {.x = x.data(), .x_stride = 3, .width = 3, .y = result.floats.data(), .y_stride = 3});
+      table.gather_last(queue, batch,
+                        {.x = x.data(), .x_stride = 3, .width = 3, .y = result.floats.data(), .y_stride = 3});
     });
     for (const int s : {0, 2}) result.floats.insert(result.floats.end(), world.bank(s) + 2, world.bank(s) + 5);
     for (const int s : {0, 2}) {

@@ -34,6 +34,7 @@ void gdn_qk_norm(device::Queue& queue, const Batch& batch, const GdnQkNormArgs& 
     float* k = q + int64_t{a.key_heads} * a.key_dim;
     const float rq = 1.0f / sqrt(sum_squares(q, a.key_dim) + 1e-6f);
     const float rk = 1.0f / sqrt(sum_squares(k, a.key_dim) + 1e-6f);
+    if (rq == 0.0f || rk == 0.0f) set_status(batch, unit / a.key_heads, kNonFinite);  // the squares overflowed
     for (int64_t i = 0; i < a.key_dim; ++i) q[i] = (q[i] * rq) * query_scale;
     for (int64_t i = 0; i < a.key_dim; ++i) k[i] = k[i] * rk;
   });
@@ -114,6 +115,7 @@ void gdn_out_norm(device::Queue& queue, const Batch& batch, const GdnOutNormArgs
     float* o = a.o + r * a.o_stride + head * a.value_dim;
     const float* z = a.z + r * a.z_stride + head * a.value_dim;
     const float scale = rms_scale(o, a.value_dim, a.eps);
+    if (scale == 0.0f) set_status(batch, r, kNonFinite);  // the squares overflowed
     for (int64_t i = 0; i < a.value_dim; ++i) {
       o[i] = ((o[i] * scale) * a.w[i]) * (a.silu ? silu(z[i]) : sigmoid(z[i]));
     }

@@ -4,17 +4,17 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/kernels.h"
 #include "kernels/isa.h"
+#include "kernels/kernels.h"
 
 namespace evros::kernels {
 inline namespace EVROS_ISA {
 
 /// One sequence's rows of width `channels` with `length` rows of history before them.
 struct RowsWithHistory {
-  const float* rows;         // the chunk's first row
+  const float* rows;  // the chunk's first row
   int64_t stride;
-  const float* history;      // [length][channels], oldest first, from the public bank
+  const float* history;  // [length][channels], oldest first, from the public bank
   int64_t length, channels;
 
   RowsWithHistory(const SequenceRows& sequence, const float* x, int64_t x_stride, uint64_t bank_offset,

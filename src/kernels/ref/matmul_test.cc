@@ -9,7 +9,8 @@ namespace {
 
 using format::TensorType;
 
-constexpr TensorType kTypes[] = {TensorType::f32, TensorType::f16, TensorType::bf16, TensorType::q8_0, TensorType::q4_0};
+constexpr TensorType kTypes[] = {TensorType::f32, TensorType::f16, TensorType::bf16, TensorType::q8_0,
+                                 TensorType::q4_0};
 bool has_blocks(TensorType type) { return type == TensorType::q8_0 || type == TensorType::q4_0; }
 
 /// Quantised rows of x, made by the table under test.
@@ -37,8 +38,13 @@ TEST(Matmul, AgreesWithDoubleForEveryTypeAndShapeAndIsTheSameEverywhere) {
           Rows batch(rows);
           Quantised xq(table, queue, batch.batch, integers ? x : Floats(), integers ? k : 0);
           Floats y(rows * n, NAN);
-          table.matmul(queue, batch.batch, {.w = w.matrix, .x = x.data(), .x_stride = k,
-                                            .xq = integers ? xq.rows() : QuantRows{}, .y = y.data(), .y_stride = n});
+          table.matmul(queue, batch.batch,
+                       {.w = w.matrix,
+                        .x = x.data(),
+                        .x_stride = k,
+                        .xq = integers ? xq.rows() : QuantRows{},
+                        .y = y.data(),
+                        .y_stride = n});
           return Output{.floats = y, .integers = {}, .bytes = {}, .status = batch.status};
         });
         EXPECT_EQ(out.status[0], 0u);
@@ -64,14 +70,22 @@ TEST(Matmul, AddsWithinSegmentsOf256AndThenTheSegments) {
   Floats w(512 + 3, 1.0f);
   w[0] = 16777216.0f;
   const Floats x(w.size(), 1.0f);
-  EXPECT_EQ(dot_chain(w.data(), x.data(), static_cast<int64_t>(w.size())), 16777216.0f + 256.0f + 4.0f);  // 3 rounds to 4
+  EXPECT_EQ(dot_chain(w.data(), x.data(), static_cast<int64_t>(w.size())),
+            16777216.0f + 256.0f + 4.0f);  // 3 rounds to 4
   const Output out = everywhere([&](const Kernels& table, device::Queue& queue) {
     Rows batch(1);
     Floats y(1);
     table.matmul(queue, batch.batch,
-                 {.w = {.type = TensorType::f32, .data = reinterpret_cast<const std::byte*>(w.data()), .rows = 1,
-                        .cols = static_cast<int64_t>(w.size()), .row_bytes = static_cast<int64_t>(w.size()) * 4},
-                  .x = x.data(), .x_stride = 0, .xq = {}, .y = y.data(), .y_stride = 1});
+                 {.w = {.type = TensorType::f32,
+                        .data = reinterpret_cast<const std::byte*>(w.data()),
+                        .rows = 1,
+                        .cols = static_cast<int64_t>(w.size()),
+                        .row_bytes = static_cast<int64_t>(w.size()) * 4},
+                  .x = x.data(),
+                  .x_stride = 0,
+                  .xq = {},
+                  .y = y.data(),
+                  .y_stride = 1});
     return Output{.floats = y, .integers = {}, .bytes = {}, .status = batch.status};
   });
   EXPECT_EQ(out.floats[0], 16777216.0f + 256.0f + 4.0f);
@@ -90,7 +104,8 @@ TEST(Matmul, QuantisedWeightsTakeTheIntegerChainOfThePage) {
     Quantised xq(table, queue, batch.batch, x, 32);
     Floats y(2);
     const Matrix matrix{.type = TensorType::q8_0, .data = w.data(), .rows = 1, .cols = 32, .row_bytes = 34};
-    table.matmul(queue, batch.batch, {.w = matrix, .x = x.data(), .x_stride = 32, .xq = xq.rows(), .y = &y[0], .y_stride = 1});
+    table.matmul(queue, batch.batch,
+                 {.w = matrix, .x = x.data(), .x_stride = 32, .xq = xq.rows(), .y = &y[0], .y_stride = 1});
     table.matmul(queue, batch.batch, {.w = matrix, .x = x.data(), .x_stride = 32, .xq = {}, .y = &y[1], .y_stride = 1});
     return Output{.floats = y, .integers = {}, .bytes = {}, .status = batch.status};
   });
@@ -100,8 +115,8 @@ TEST(Matmul, QuantisedWeightsTakeTheIntegerChainOfThePage) {
 
 TEST(Quantize, FollowsThePageAtItsEdges) {
   Floats x(32 * 4);
-  x[0] = 0x1p-101f;                                // below 2^-100: all zero
-  x[32] = 0x1p-100f;                               // at it: 127
+  x[0] = 0x1p-101f;   // below 2^-100: all zero
+  x[32] = 0x1p-100f;  // at it: 127
   x[64] = 127.0f, x[65] = 0.5f, x[66] = 1.5f, x[67] = -2.5f, x[68] = -127.0f;
   x[96] = 3.0e38f, x[97] = -3.0e38f;
   const Output out = everywhere([&](const Kernels& table, device::Queue& queue) {
@@ -127,7 +142,10 @@ TEST(Quantize, ReportsWhatIsNotFiniteForThatSequenceAlone) {
       Output result;
       world.step({1, 1}, [&](const Batch& batch) {
         Quantised xq(table, queue, batch, x, 64);
-        result = {.floats = xq.d, .integers = {xq.q.begin(), xq.q.end()}, .bytes = {}, .status = {batch.status[0], batch.status[1]}};
+        result = {.floats = xq.d,
+                  .integers = {xq.q.begin(), xq.q.end()},
+                  .bytes = {},
+                  .status = {batch.status[0], batch.status[1]}};
       });
       return result;
     });
@@ -144,7 +162,11 @@ TEST(Experts, AgreeWithDoubleAndAreTheSameEverywhere) {
       const int64_t hidden = 96, ff = 64, count = 7, used = 3, rows = 45;
       const Weights gate(type, ff * count, hidden, random), up(type, ff * count, hidden, random),
           down(type, hidden * count, ff, random);
-      const auto one = [&](const Weights& w) { Matrix m = w.matrix; m.rows /= count; return m; };
+      const auto one = [&](const Weights& w) {
+        Matrix m = w.matrix;
+        m.rows /= count;
+        return m;
+      };
       const Floats x = random.normal(rows * hidden, 0.3f);
       std::vector<int32_t> ids;
       Floats weights;
@@ -156,15 +178,27 @@ TEST(Experts, AgreeWithDoubleAndAreTheSameEverywhere) {
       const Output out = everywhere([&](const Kernels& table, device::Queue& queue) {
         Rows batch(rows);
         Quantised xq(table, queue, batch.batch, integers ? x : Floats(), integers ? hidden : 0);
-        Floats scratch(2 * rows * used * ff), expert_out(rows * used * hidden), y(rows * hidden), d(rows * used * ff / 32);
+        Floats scratch(2 * rows * used * ff), expert_out(rows * used * hidden), y(rows * hidden),
+            d(rows * used * ff / 32);
         std::vector<int8_t> q(rows * used * ff);
         table.experts(queue, batch.batch,
-                      {.gate = one(gate), .up = one(up), .down = one(down),
-                       .gate_expert_bytes = ff * gate.matrix.row_bytes, .up_expert_bytes = ff * up.matrix.row_bytes,
-                       .down_expert_bytes = hidden * down.matrix.row_bytes, .x = x.data(), .x_stride = hidden,
-                       .xq = integers ? xq.rows() : QuantRows{}, .ids = ids.data(), .weights = weights.data(),
-                       .used = static_cast<int32_t>(used), .hidden = scratch.data(), .hidden_q = {q.data(), d.data()},
-                       .expert_out = expert_out.data(), .y = y.data(), .y_stride = hidden});
+                      {.gate = one(gate),
+                       .up = one(up),
+                       .down = one(down),
+                       .gate_expert_bytes = ff * gate.matrix.row_bytes,
+                       .up_expert_bytes = ff * up.matrix.row_bytes,
+                       .down_expert_bytes = hidden * down.matrix.row_bytes,
+                       .x = x.data(),
+                       .x_stride = hidden,
+                       .xq = integers ? xq.rows() : QuantRows{},
+                       .ids = ids.data(),
+                       .weights = weights.data(),
+                       .used = static_cast<int32_t>(used),
+                       .hidden = scratch.data(),
+                       .hidden_q = {q.data(), d.data()},
+                       .expert_out = expert_out.data(),
+                       .y = y.data(),
+                       .y_stride = hidden});
         return Output{.floats = y, .integers = {}, .bytes = {}, .status = batch.status};
       });
       EXPECT_EQ(out.status[0], 0u);

@@ -40,10 +40,10 @@ void route(const RouterArgs& a, const float* logits, int32_t* ids, float* weight
 struct ExpertProduct {
   const Matrix& w;
   int64_t expert_bytes;
-  const float* x;            // pair i reads x + (i / pairs_per_x) * x_stride, and q, d likewise
+  const float* x;  // pair i reads x + (i / pairs_per_x) * x_stride, and q, d likewise
   int64_t x_stride, pairs_per_x;
-  QuantRows xq;              // q null: the float chain
-  float* y;                  // [pairs][w.rows]
+  QuantRows xq;  // q null: the float chain
+  float* y;      // [pairs][w.rows]
 };
 
 /// y of one tile of output rows of expert e, for the pairs that chose it.

@@ -13,6 +13,7 @@ void rms_norm(device::Queue& queue, const Batch& batch, const RmsNormArgs& a) {
     const float* gain = a.gain + group * a.gain_stride;
     float* y = a.y + r * a.y_stride + group * a.y_group_stride;
     const float scale = rms_scale(x, a.width, a.eps);
+    if (scale == 0.0f) set_status(batch, r, kNonFinite);  // the squares overflowed
     for (int64_t i = 0; i < a.width; ++i) y[i] = (x[i] * scale) * gain[i];
   });
 }

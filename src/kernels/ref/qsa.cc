@@ -17,7 +17,9 @@ const float* raw_key(const IndexStoreArgs& a, const SequenceRows& sequence, int6
 }
 
 /// Pools, norms and rotates the block that begins at `begin`.
-void make_block_key(const IndexStoreArgs& a, const SequenceRows& sequence, int64_t begin, const float* rope, float* key) {
+/// False when the squares of the pooled key overflowed, which would leave a key of zeros.
+bool make_block_key(const IndexStoreArgs& a, const SequenceRows& sequence, int64_t begin, const float* rope,
+                    float* key) {
   for (int64_t i = 0; i < a.dim; ++i) {
     float sum = raw_key(a, sequence, begin)[i];
     for (int64_t j = 1; j < a.ratio; ++j) sum += raw_key(a, sequence, begin + j)[i];
@@ -26,6 +28,7 @@ void make_block_key(const IndexStoreArgs& a, const SequenceRows& sequence, int64
   const float scale = rms_scale(key, a.dim, a.eps);
   for (int64_t i = 0; i < a.dim; ++i) key[i] = (key[i] * scale) * a.gain[i];
   rotate(key, rope, a.rope_dims);
+  return scale != 0.0f;
 }
 
 /// The incomplete block's raw rows into the private bank, zeros after them.
@@ -100,7 +103,7 @@ void index_store(device::Queue& queue, const Batch& batch, const IndexStoreArgs&
     const SequenceRows& sequence = batch.sequence[batch.row_sequence[r]];
     const int64_t begin = position + 1 - a.ratio;
     float* key = reinterpret_cast<float*>(page_row(batch, sequence, a.page, begin));
-    make_block_key(a, sequence, begin, a.block_rope + r * a.rope_dims, key);
+    if (!make_block_key(a, sequence, begin, a.block_rope + r * a.rope_dims, key)) set_status(batch, r, kNonFinite);
     check_row(batch, r, key, a.dim);
   });
   for_each(queue, batch.sequences, [&](int64_t s) { keep_tail(a, batch.sequence[s]); });

@@ -1,8 +1,8 @@
 // The reference kernels, one function per entry of Kernels (see kernels.h for what each computes).
 #pragma once
 
-#include "kernels/kernels.h"
 #include "kernels/isa.h"
+#include "kernels/kernels.h"
 
 namespace evros::kernels {
 inline namespace EVROS_ISA {

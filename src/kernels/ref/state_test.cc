@@ -8,9 +8,9 @@ namespace evros::kernels {
 namespace {
 
 /// Runs `sequences` sequences of `tokens` tokens through every partition, everywhere; returns the one result.
-Output every_partition(int sequences, int64_t tokens, Random& random,
-                       const std::function<Output(const Kernels&, device::Queue&,
-                                                  const std::vector<std::vector<int64_t>>& steps)>& run) {
+Output every_partition(
+    int sequences, int64_t tokens, Random& random,
+    const std::function<Output(const Kernels&, device::Queue&, const std::vector<std::vector<int64_t>>& steps)>& run) {
   Output first;
   bool have_first = false;
   for (const auto& steps : partitions(sequences, tokens, random)) {
@@ -26,32 +26,42 @@ double silu(double x) { return x / (1 + std::exp(-x)); }
 
 TEST(GdnConv, IsTheCausalConvolutionHoweverTheTokensAreCut) {
   Random random(3);
-  struct Shape { int channels, kernel; };
+  struct Shape {
+    int channels, kernel;
+  };
   for (const Shape& shape : {Shape{5, 4}, Shape{130, 3}, Shape{64, 1}, Shape{70, 2}}) {
     const int channels = shape.channels, kernel = shape.kernel;
     const int sequences = 2;
     const int64_t tokens = 17;
     Tokens x(sequences, tokens, channels, random);
     const Floats w = random.normal(int64_t{channels} * kernel);
-    const Output out = every_partition(sequences, tokens, random, [&](const Kernels& table, device::Queue& queue, const auto& steps) {
-      World world(sequences, 64 + channels * (kernel - 1) * 4, 64, 0, 0);
-      Tokens y(sequences, tokens, channels);
-      for (const auto& counts : steps) {
-        world.step(counts, [&](const Batch& batch) {
-          const Floats in = x.gather(world, batch);
-          Floats result(in.size());
-          table.gdn_conv(queue, batch, {.x = in.data(), .x_stride = channels, .w = w.data(), .channels = channels,
-                                        .kernel = kernel, .bank_offset = 64, .y = result.data(), .y_stride = channels});
-          y.scatter(world, batch, result);
+    const Output out =
+        every_partition(sequences, tokens, random, [&](const Kernels& table, device::Queue& queue, const auto& steps) {
+          World world(sequences, 64 + channels * (kernel - 1) * 4, 64, 0, 0);
+          Tokens y(sequences, tokens, channels);
+          for (const auto& counts : steps) {
+            world.step(counts, [&](const Batch& batch) {
+              const Floats in = x.gather(world, batch);
+              Floats result(in.size());
+              table.gdn_conv(queue, batch,
+                             {.x = in.data(),
+                              .x_stride = channels,
+                              .w = w.data(),
+                              .channels = channels,
+                              .kernel = kernel,
+                              .bank_offset = 64,
+                              .y = result.data(),
+                              .y_stride = channels});
+              y.scatter(world, batch, result);
+            });
+          }
+          std::vector<std::byte> kept;
+          for (int s = 0; s < sequences; ++s) {
+            const std::byte* begin = reinterpret_cast<const std::byte*>(world.bank(s)) + 64;
+            kept.insert(kept.end(), begin, begin + channels * (kernel - 1) * 4);
+          }
+          return Output{.floats = y.data, .integers = {}, .bytes = kept, .status = {world.status()}};
         });
-      }
-      std::vector<std::byte> kept;
-      for (int s = 0; s < sequences; ++s) {
-        const std::byte* begin = reinterpret_cast<const std::byte*>(world.bank(s)) + 64;
-        kept.insert(kept.end(), begin, begin + channels * (kernel - 1) * 4);
-      }
-      return Output{.floats = y.data, .integers = {}, .bytes = kept, .status = {world.status()}};
-    });
     for (int s = 0; s < sequences; ++s) {
       for (int64_t t = 0; t < tokens; ++t) {
         for (int c = 0; c < channels; ++c) {
@@ -73,30 +83,43 @@ TEST(GdnConv, IsTheCausalConvolutionHoweverTheTokensAreCut) {
 
 TEST(GdnDelta, IsTheRecurrenceHoweverTheTokensAreCut) {
   Random random(4);
-  struct Shape { int key_heads, value_heads, kd, vd; };
+  struct Shape {
+    int key_heads, value_heads, kd, vd;
+  };
   for (const Shape& shape : {Shape{1, 3, 16, 8}, Shape{2, 6, 13, 70}, Shape{2, 2, 128, 128}}) {
     const int sequences = 2;
-    const int64_t tokens = 11, row = 2 * shape.key_heads * shape.kd + shape.value_heads * shape.vd, head = shape.kd * shape.vd;
+    const int64_t tokens = 11, row = 2 * shape.key_heads * shape.kd + shape.value_heads * shape.vd,
+                  head = shape.kd * shape.vd;
     Tokens qkv(sequences, tokens, row, random), gates(sequences, tokens, 2 * shape.value_heads);
     for (float& x : qkv.data) x *= 0.3f;
     for (float& x : gates.data) x = random.uniform(0.3f, 0.99f);
     const int64_t width = int64_t{shape.value_heads} * shape.vd;
-    const Output out = every_partition(sequences, tokens, random, [&](const Kernels& table, device::Queue& queue, const auto& steps) {
-      World world(sequences, shape.value_heads * head * 4, 64, 0, 0);
-      Tokens o(sequences, tokens, width);
-      for (const auto& counts : steps) {
-        world.step(counts, [&](const Batch& batch) {
-          const Floats in = qkv.gather(world, batch), gate = gates.gather(world, batch);
-          Floats result(batch.rows * width);
-          table.gdn_delta(queue, batch, {.qkv = in.data(), .qkv_stride = row, .decay = gate.data(),
-                                         .beta = gate.data() + shape.value_heads, .gate_stride = 2 * shape.value_heads,
-                                         .key_heads = shape.key_heads, .value_heads = shape.value_heads, .key_dim = shape.kd,
-                                         .value_dim = shape.vd, .bank_offset = 0, .o = result.data(), .o_stride = width});
-          o.scatter(world, batch, result);
+    const Output out =
+        every_partition(sequences, tokens, random, [&](const Kernels& table, device::Queue& queue, const auto& steps) {
+          World world(sequences, shape.value_heads * head * 4, 64, 0, 0);
+          Tokens o(sequences, tokens, width);
+          for (const auto& counts : steps) {
+            world.step(counts, [&](const Batch& batch) {
+              const Floats in = qkv.gather(world, batch), gate = gates.gather(world, batch);
+              Floats result(batch.rows * width);
+              table.gdn_delta(queue, batch,
+                              {.qkv = in.data(),
+                               .qkv_stride = row,
+                               .decay = gate.data(),
+                               .beta = gate.data() + shape.value_heads,
+                               .gate_stride = 2 * shape.value_heads,
+                               .key_heads = shape.key_heads,
+                               .value_heads = shape.value_heads,
+                               .key_dim = shape.kd,
+                               .value_dim = shape.vd,
+                               .bank_offset = 0,
+                               .o = result.data(),
+                               .o_stride = width});
+              o.scatter(world, batch, result);
+            });
+          }
+          return Output{.floats = o.data, .integers = {}, .bytes = world.bytes(), .status = {world.status()}};
         });
-      }
-      return Output{.floats = o.data, .integers = {}, .bytes = world.bytes(), .status = {world.status()}};
-    });
     for (int h = 0; h < shape.value_heads; ++h) {
       std::vector<double> state(static_cast<size_t>(head));
       for (int64_t t = 0; t < tokens; ++t) {
@@ -115,7 +138,8 @@ TEST(GdnDelta, IsTheRecurrenceHoweverTheTokensAreCut) {
             state[i * shape.vd + j] += k[i] * d;
             o += state[i * shape.vd + j] * q[i];
           }
-          ASSERT_NEAR(out.floats[(tokens + t) * width + h * shape.vd + j], o, 2e-5 * (1 + std::fabs(o))) << h << " " << t;
+          ASSERT_NEAR(out.floats[(tokens + t) * width + h * shape.vd + j], o, 2e-5 * (1 + std::fabs(o)))
+              << h << " " << t;
         }
       }
     }
@@ -128,8 +152,15 @@ TEST(GdnConv, AddsFromTheOldestTapToTheNewest) {
     World world(1, 12, 64, 0, 0);
     Floats y(4);
     world.step({4}, [&](const Batch& batch) {
-      table.gdn_conv(queue, batch, {.x = x.data(), .x_stride = 1, .w = w.data(), .channels = 1, .kernel = 4, .bank_offset = 0,
-                                    .y = y.data(), .y_stride = 1});
+      table.gdn_conv(queue, batch,
+                     {.x = x.data(),
+                      .x_stride = 1,
+                      .w = w.data(),
+                      .channels = 1,
+                      .kernel = 4,
+                      .bank_offset = 0,
+                      .y = y.data(),
+                      .y_stride = 1});
     });
     return Output{.floats = y, .integers = {}, .bytes = {}, .status = {}};
   });
@@ -149,9 +180,19 @@ TEST(GdnDelta, SumsInEightStridesThatFoldFromTheFarHalf) {
     World world(1, 64, 64, 0, 0);
     Floats o(1);
     world.step({1}, [&](const Batch& batch) {
-      table.gdn_delta(queue, batch, {.qkv = qkv.data(), .qkv_stride = 33, .decay = &one, .beta = &one, .gate_stride = 1,
-                                     .key_heads = 1, .value_heads = 1, .key_dim = 16, .value_dim = 1, .bank_offset = 0,
-                                     .o = o.data(), .o_stride = 1});
+      table.gdn_delta(queue, batch,
+                      {.qkv = qkv.data(),
+                       .qkv_stride = 33,
+                       .decay = &one,
+                       .beta = &one,
+                       .gate_stride = 1,
+                       .key_heads = 1,
+                       .value_heads = 1,
+                       .key_dim = 16,
+                       .value_dim = 1,
+                       .bank_offset = 0,
+                       .o = o.data(),
+                       .o_stride = 1});
     });
     return Output{.floats = o, .integers = {}, .bytes = {}, .status = {}};
   });
@@ -160,30 +201,42 @@ TEST(GdnDelta, SumsInEightStridesThatFoldFromTheFarHalf) {
 
 TEST(PleConv, IsTheDilatedConvolutionHoweverTheTokensAreCut) {
   Random random(5);
-  struct Shape { int channels, kernel, dilation; };
+  struct Shape {
+    int channels, kernel, dilation;
+  };
   for (const Shape& shape : {Shape{10, 4, 3}, Shape{66, 2, 2}, Shape{8, 3, 4}}) {
     const int sequences = 2;
     const int64_t tokens = 19, reach = (shape.kernel - 1) * shape.dilation, n = shape.channels;
     Tokens normed(sequences, tokens, n, random), gv(sequences, tokens, n, random), x(sequences, tokens, n, random);
     const Floats w = random.normal(n * shape.kernel);
-    const Output out = every_partition(sequences, tokens, random, [&](const Kernels& table, device::Queue& queue, const auto& steps) {
-      World world(sequences, reach * n * 4, 64, 0, 0);
-      Tokens y(sequences, tokens, n);
-      for (const auto& counts : steps) {
-        world.step(counts, [&](const Batch& batch) {
-          const Floats in = normed.gather(world, batch), values = gv.gather(world, batch);
-          Floats streams = x.gather(world, batch), added(in.size());
-          const Floats before = streams;
-          table.ple_conv(queue, batch, {.normed = in.data(), .gv = values.data(), .stride = n, .w = w.data(),
-                                        .channels = shape.channels, .kernel = shape.kernel, .dilation = shape.dilation,
-                                        .bank_offset = 0, .x = streams.data(), .x_stride = n, .added = added.data(),
-                                        .added_stride = n});
-          for (size_t i = 0; i < added.size(); ++i) ASSERT_EQ(streams[i], before[i] + added[i]);
-          y.scatter(world, batch, streams);
+    const Output out =
+        every_partition(sequences, tokens, random, [&](const Kernels& table, device::Queue& queue, const auto& steps) {
+          World world(sequences, reach * n * 4, 64, 0, 0);
+          Tokens y(sequences, tokens, n);
+          for (const auto& counts : steps) {
+            world.step(counts, [&](const Batch& batch) {
+              const Floats in = normed.gather(world, batch), values = gv.gather(world, batch);
+              Floats streams = x.gather(world, batch), added(in.size());
+              const Floats before = streams;
+              table.ple_conv(queue, batch,
+                             {.normed = in.data(),
+                              .gv = values.data(),
+                              .stride = n,
+                              .w = w.data(),
+                              .channels = shape.channels,
+                              .kernel = shape.kernel,
+                              .dilation = shape.dilation,
+                              .bank_offset = 0,
+                              .x = streams.data(),
+                              .x_stride = n,
+                              .added = added.data(),
+                              .added_stride = n});
+              for (size_t i = 0; i < added.size(); ++i) ASSERT_EQ(streams[i], before[i] + added[i]);
+              y.scatter(world, batch, streams);
+            });
+          }
+          return Output{.floats = y.data, .integers = {}, .bytes = world.bytes(), .status = {world.status()}};
         });
-      }
-      return Output{.floats = y.data, .integers = {}, .bytes = world.bytes(), .status = {world.status()}};
-    });
     for (int s = 0; s < sequences; ++s) {
       for (int64_t t = 0; t < tokens; ++t) {
         for (int64_t c = 0; c < n; ++c) {
@@ -201,7 +254,9 @@ TEST(PleConv, IsTheDilatedConvolutionHoweverTheTokensAreCut) {
 
 TEST(IndexStore, PoolsTheSameKeysHoweverTheTokensAreCut) {
   Random random(6);
-  struct Shape { int dim, ratio, rope; };
+  struct Shape {
+    int dim, ratio, rope;
+  };
   for (const Shape& shape : {Shape{12, 4, 8}, Shape{128, 16, 64}, Shape{70, 3, 4}, Shape{8, 1, 2}, Shape{6, 2, 6}}) {
     const int sequences = 2;
     const int64_t tokens = 37, dim = shape.dim, page_tokens = 4 * shape.ratio, tail = (shape.ratio - 1) * dim;
@@ -215,36 +270,46 @@ TEST(IndexStore, PoolsTheSameKeysHoweverTheTokensAreCut) {
       }
     }
     const Floats gain = random.normal(dim);
-    const Output out = every_partition(sequences, tokens, random, [&](const Kernels& table, device::Queue& queue, const auto& steps) {
-      World world(sequences, tail * 4, page_tokens, 16 + 4 * dim * 4, tokens);
-      for (const auto& counts : steps) {
-        world.step(counts, [&](const Batch& batch) {
-          const Floats in = raw.gather(world, batch);
-          Floats phases;
-          for (int64_t r = 0; r < batch.rows; ++r) {
-            const float* p = rope.row(0, batch.row_position[r]);
-            phases.insert(phases.end(), p, p + shape.rope);
+    const Output out =
+        every_partition(sequences, tokens, random, [&](const Kernels& table, device::Queue& queue, const auto& steps) {
+          World world(sequences, tail * 4, page_tokens, 16 + 4 * dim * 4, tokens);
+          for (const auto& counts : steps) {
+            world.step(counts, [&](const Batch& batch) {
+              const Floats in = raw.gather(world, batch);
+              Floats phases;
+              for (int64_t r = 0; r < batch.rows; ++r) {
+                const float* p = rope.row(0, batch.row_position[r]);
+                phases.insert(phases.end(), p, p + shape.rope);
+              }
+              table.index_store(queue, batch,
+                                {.raw = in.data(),
+                                 .raw_stride = dim,
+                                 .dim = shape.dim,
+                                 .ratio = shape.ratio,
+                                 .rope_dims = shape.rope,
+                                 .gain = gain.data(),
+                                 .eps = 1e-6f,
+                                 .block_rope = phases.data(),
+                                 .bank_offset = 0,
+                                 .page = page});
+            });
           }
-          table.index_store(queue, batch, {.raw = in.data(), .raw_stride = dim, .dim = shape.dim, .ratio = shape.ratio,
-                                           .rope_dims = shape.rope, .gain = gain.data(), .eps = 1e-6f,
-                                           .block_rope = phases.data(), .bank_offset = 0, .page = page});
+          Output result{.floats = {}, .integers = {}, .bytes = world.bytes(), .status = {world.status()}};
+          for (int64_t b = 0; b < tokens / shape.ratio; ++b) {
+            const float* key = reinterpret_cast<const float*>(world.page(1, b / 4) + 16) + b % 4 * dim;
+            result.floats.insert(result.floats.end(), key, key + dim);
+          }
+          result.floats.insert(result.floats.end(), world.bank(1), world.bank(1) + tail);
+          return result;
         });
-      }
-      Output result{.floats = {}, .integers = {}, .bytes = world.bytes(), .status = {world.status()}};
-      for (int64_t b = 0; b < tokens / shape.ratio; ++b) {
-        const float* key = reinterpret_cast<const float*>(world.page(1, b / 4) + 16) + b % 4 * dim;
-        result.floats.insert(result.floats.end(), key, key + dim);
-      }
-      result.floats.insert(result.floats.end(), world.bank(1), world.bank(1) + tail);
-      return result;
-    });
     EXPECT_EQ(out.status[0], 0u);
     const int64_t blocks = tokens / shape.ratio, left = tokens % shape.ratio;
     for (int64_t b = 0; b < blocks; ++b) {
       std::vector<double> key(static_cast<size_t>(dim));
       double squares = 0;
       for (int64_t c = 0; c < dim; ++c) {
-        for (int64_t j = 0; j < shape.ratio; ++j) key[c] += static_cast<double>(raw.row(1, b * shape.ratio + j)[c]) / shape.ratio;
+        for (int64_t j = 0; j < shape.ratio; ++j)
+          key[c] += static_cast<double>(raw.row(1, b * shape.ratio + j)[c]) / shape.ratio;
         squares += key[c] * key[c];
       }
       for (int64_t c = 0; c < dim; ++c) key[c] *= gain[c] / std::sqrt(squares / static_cast<double>(dim) + 1e-6);

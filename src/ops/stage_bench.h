@@ -1,0 +1,49 @@
+// Where the time of a token goes: each stage of the forward pass, and what the transaction around it costs (begin, inputs,
+// finite checks, publication). The smallest form of `evros bench`; it compares parts of one run with each other and claims
+// nothing about machines.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "io/io.h"
+
+namespace evros::ops {
+
+struct StageTime {
+  std::string name;
+  uint64_t calls = 0, ns = 0;
+};
+
+/// Sums over all chunks of one phase.
+struct PhaseTimes {
+  uint64_t tokens = 0, chunks = 0;
+  uint64_t total_ns = 0;
+  uint64_t begin_ns = 0;    // begin, and the pass inputs made on the host (rope rows, table rows)
+  uint64_t publish_ns = 0;  // status words, publication, control digest
+  uint64_t finite_ns = 0;   // the finite checks alone, measured by running them once more; also part of `stages`
+  std::vector<StageTime> stages;
+};
+
+/// Bytes that one decoded token moves, by count: every tensor touched once, the state read and written.
+struct TokenBytes {
+  uint64_t weights = 0;      // of the matrices that one token multiplies with
+  uint64_t state = 0;        // public bank read and private bank written, K/V and index rows at the context
+  uint64_t transaction = 0;  // what an engine that works in place would not move: copies into the bank, control records
+};
+
+struct StageBench {
+  PhaseTimes prefill, decode;
+  TokenBytes bytes;
+};
+
+/// Prefills `prompt` tokens of a fixed pseudo-random text, then decodes `decode` tokens. The session is closed again.
+Result<StageBench> bench_stages(engine::Engine& engine, io::Io& clock, int64_t prompt, int64_t decode);
+
+/// Bytes of one token at a context of `context` tokens.
+TokenBytes count_bytes(const engine::Engine& engine, int64_t context);
+
+}  // namespace evros::ops

@@ -1,0 +1,213 @@
+// Each test is one way in which running state of these models has been lost or mixed up for users of other engines:
+// after prefix reuse, rejected drafts, forks, refused appends and reused slots, the image must be, bit for bit, that of
+// a cold run over the same tokens. On the micro model, whose PLE history, convolutions and index blocks are a few
+// tokens long, so that every border between them is crossed.
+#include "users.h"
+
+namespace evros::tests {
+namespace {
+
+// The window of three tokens must see the prefix and the new text, not what the cache saw last.
+TEST(ReusedPrefix, TheNgramWindowDoesNotSeeTheContinuationThatWasDiscarded) {
+  const auto engine = load_micro({.sessions = 2});
+  engine::Engine& cold = cold_micro();
+  const auto eos = static_cast<int32_t>(cold.model().hyper.ple_eos);
+  for (const size_t length : {1u, 2u, 3u, 4u, 21u}) {
+    for (const size_t eos_back : {0u, 1u, 2u}) {  // 0: wherever the drawn text has it
+      if (eos_back > length) continue;
+      SCOPED_TRACE(testing::Message() << length << " tokens, end of text " << eos_back << " from the end");
+      Tokens a = draw_tokens(cold, 11 + length, length);
+      if (eos_back > 0) a[length - eos_back] = eos;
+      const Tokens b = draw_tokens(cold, 12, 9), c = draw_tokens(cold, 13, 6);
+      const auto prefix = must_open(*engine);
+      must_append(*engine, prefix, a);
+      const auto discarded = must_fork(*engine, prefix);
+      must_append(*engine, discarded, b);
+      must_close(*engine, discarded);
+      const auto fresh = must_open(cold);
+      must_append(cold, fresh, a);
+      EXPECT_EQ(logits_along(*engine, prefix, c), logits_along(cold, fresh, c));
+      EXPECT_EQ(image_of(*engine, prefix), image_of(cold, fresh));
+      must_close(cold, fresh);
+      must_close(*engine, prefix);
+    }
+  }
+}
+
+// Four draft tokens of which `accepted` are right: the chunk that tried them is given up at its very end.
+TEST(RejectedDraft, LeavesNothingInAnyOwnerWhereverItIsRejected) {
+  const auto engine = load_micro({.sessions = 2});
+  const Tokens prompt = draw_tokens(*engine, 21, 19), right = draw_tokens(*engine, 22, 5);
+  const engine::Observer reject = [](const model::Pass&, const model::Stage* next) -> Status {
+    return next == nullptr ? Status{Error{Code::cancelled, "rejected"}} : Status{};
+  };
+  const auto base = must_open(*engine);
+  must_append(*engine, base, prompt);
+  const SessionImage before = image_of(*engine, base);
+  for (size_t accepted = 0; accepted <= 4; ++accepted) {
+    SCOPED_TRACE(accepted);
+    Tokens draft = first_of(right, 4);
+    for (size_t i = accepted; i < draft.size(); ++i) draft[i] = (draft[i] + 1) % engine->model().hyper.vocab;
+    const auto session = must_fork(*engine, base);
+    const engine::ChunkRow row{session, draft};
+    ASSERT_FALSE(engine->run_chunk({&row, 1}, {.all_logits = false, .cancel = nullptr, .observer = &reject}).ok());
+    ASSERT_EQ(image_of(*engine, session), before);
+    must_append(*engine, session, first_of(right, accepted + 1));  // the accepted ones and the correction
+    EXPECT_EQ(image_of(*engine, session), solo_image(cold_micro(), prompt + first_of(right, accepted + 1)));
+    must_append(*engine, session, after(right, accepted + 1) + Tokens{5});
+    EXPECT_EQ(image_of(*engine, session), solo_image(cold_micro(), prompt + right + Tokens{5}));
+    must_close(*engine, session);
+  }
+}
+
+TEST(TwoSessions, AlternatingTokenByTokenNeitherWritesIntoTheOther) {
+  const auto engine = load_micro({.sessions = 2});
+  const Tokens text[2] = {draw_tokens(*engine, 31, 30), draw_tokens(*engine, 32, 30)};
+  const engine::SessionId session[2] = {must_open(*engine), must_open(*engine)};
+  for (size_t i = 0; i < 30; ++i) {
+    for (const int who : {0, 1}) must_append(*engine, session[who], {&text[who][i], 1});
+  }
+  for (const int who : {0, 1}) EXPECT_EQ(image_of(*engine, session[who]), solo_image(cold_micro(), text[who]));
+}
+
+// One prompt, two answers, in one batch from their first token on; the prompt's last two tokens are in both windows.
+TEST(TwoCompletions, TheSecondCopyOfThePromptHasItsHistoryToo) {
+  const auto engine = load_micro({.sessions = 3, .batch = 3});
+  const Tokens prompt = draw_tokens(*engine, 41, 22) + Tokens{300, 17};
+  Tokens answer[2] = {draw_tokens(*engine, 42, 8), draw_tokens(*engine, 43, 8)};
+  const auto first = must_open(*engine);
+  must_append(*engine, first, prompt);
+  const engine::SessionId session[2] = {first, must_fork(*engine, first)};
+  for (size_t i = 0; i < 8; ++i) {
+    const engine::ChunkRow rows[] = {{session[0], {&answer[0][i], 1}}, {session[1], {&answer[1][i], 1}}};
+    const auto statuses = engine->run_chunk(rows);
+    ASSERT_TRUE(statuses.ok() && (*statuses)[0].ok() && (*statuses)[1].ok());
+    for (const int who : {0, 1}) {
+      ASSERT_EQ(image_of(*engine, session[who]), solo_image(cold_micro(), prompt + first_of(answer[who], i + 1)))
+          << "copy " << who << " after " << i + 1 << " tokens";
+    }
+  }
+}
+
+// A prefix is lent twice; the second borrower must find what the first found, and so must the lender.
+TEST(BorrowedPrefix, IsTheSameBeforeAndAfterABorrowerWentOn) {
+  const auto engine = load_micro({.sessions = 3});
+  for (const size_t length : {20u, 63u, 64u, 65u}) {  // within a page and around its border
+    SCOPED_TRACE(length);
+    const Tokens prefix = draw_tokens(*engine, 50 + length, length), a = draw_tokens(*engine, 51, 12),
+                 b = draw_tokens(*engine, 52, 30);
+    const auto lender = must_open(*engine);
+    must_append(*engine, lender, prefix);
+    const SessionImage lent = image_of(*engine, lender);
+    SessionImage seen[3];
+    for (int turn = 0; turn < 3; ++turn) {  // A, then B, then A again
+      const auto borrower = must_fork(*engine, lender);
+      must_append(*engine, borrower, turn == 1 ? b : a);
+      seen[turn] = image_of(*engine, borrower);
+      ASSERT_EQ(image_of(*engine, lender), lent);
+      must_close(*engine, borrower);
+    }
+    EXPECT_EQ(seen[0], solo_image(cold_micro(), prefix + a));
+    EXPECT_EQ(seen[1], solo_image(cold_micro(), prefix + b));
+    EXPECT_EQ(seen[2], seen[0]);
+    must_close(*engine, lender);
+  }
+}
+
+TEST(RefusedAppend, TheSessionThatItWantedToExtendIsWhole) {
+  const auto engine = load_micro({.sessions = 1, .batch = 1, .chunk = 64, .context = 128});
+  const Tokens held = draw_tokens(*engine, 61, 120), more = draw_tokens(*engine, 62, 50);
+  const auto session = must_open(*engine);
+  must_append(*engine, session, held);
+  const SessionImage before = image_of(*engine, session);
+  const Status refused = engine->append(session, more);
+  ASSERT_FALSE(refused.ok());
+  for (const char* number : {"120", "50", "128"}) {
+    EXPECT_NE(refused.error().message.find(number), std::string::npos) << refused.error().message;
+  }
+  EXPECT_EQ(image_of(*engine, session), before);
+  must_append(*engine, session, first_of(more, 8));
+  EXPECT_EQ(image_of(*engine, session), solo_image(cold_micro(), held + first_of(more, 8)));
+}
+
+// The same prompt again with all but its last tokens cached, and with those changed.
+TEST(PrefixHit, AFewTokensLeftToPrefillGiveTheColdResult) {
+  const auto engine = load_micro({.sessions = 2});
+  const Tokens prompt = draw_tokens(*engine, 71, 38);
+  for (size_t left = 1; left <= 5; ++left) {
+    SCOPED_TRACE(left);
+    const Tokens cached = first_of(prompt, prompt.size() - left);
+    Tokens changed = after(prompt, cached.size());
+    for (int32_t& id : changed) id = (id + 7) % engine->model().hyper.vocab;
+    const auto prefix = must_open(*engine);
+    must_append(*engine, prefix, cached);
+    for (const Tokens& rest : {after(prompt, cached.size()), changed, after(prompt, cached.size())}) {
+      const auto session = must_fork(*engine, prefix);
+      must_append(*engine, session, rest);
+      EXPECT_EQ(image_of(*engine, session), solo_image(cold_micro(), cached + rest));
+      must_close(*engine, session);
+    }
+    must_close(*engine, prefix);
+  }
+}
+
+// Wherever a prefix was kept, the chunks after it lie elsewhere; the result may not.
+TEST(KeptPrefix, ItsPlaceDoesNotChangeTheResult) {
+  const auto engine = load_micro({.sessions = 2, .batch = 1, .chunk = 16});
+  const Tokens text = draw_tokens(*engine, 81, 44);
+  const SessionImage whole = solo_image(cold_micro(), text);
+  const auto growing = must_open(*engine);
+  for (size_t at = 1; at < text.size(); ++at) {
+    must_append(*engine, growing, {&text[at - 1], 1});
+    const auto session = must_fork(*engine, growing);
+    must_append(*engine, session, after(text, at));
+    ASSERT_EQ(image_of(*engine, session), whole) << "kept after " << at << " tokens";
+    must_close(*engine, session);
+  }
+}
+
+// Back by one to twelve tokens, across the convolutions' reach, index blocks and a page: all owners of one moment.
+TEST(RolledBack, ByAnyNumberOfTokensEveryOwnerIsOfTheSameMoment) {
+  constexpr size_t kBack = 12;
+  const auto engine = load_micro({.sessions = kBack + 2});
+  const Tokens text = draw_tokens(*engine, 91, 70), other = draw_tokens(*engine, 92, 7);
+  const auto newest = must_open(*engine);
+  must_append(*engine, newest, first_of(text, text.size() - kBack));
+  std::vector<engine::SessionId> moments;
+  for (size_t at = text.size() - kBack; at < text.size(); ++at) {
+    moments.push_back(must_fork(*engine, newest));
+    must_append(*engine, newest, {&text[at], 1});
+  }
+  for (size_t back = 1; back <= kBack; ++back) {
+    const auto session = moments[kBack - back];
+    must_append(*engine, session, other);
+    EXPECT_EQ(image_of(*engine, session), solo_image(cold_micro(), first_of(text, text.size() - back) + other))
+        << back << " tokens back";
+  }
+  EXPECT_EQ(image_of(*engine, newest), solo_image(cold_micro(), text));
+}
+
+TEST(ReusedSlot, RemembersNothingOfAnyEarlierRequest) {
+  const auto engine = load_micro({.sessions = 1});
+  const Tokens question = draw_tokens(*engine, 101, 25);
+  const SessionImage expected = solo_image(cold_micro(), question);
+  for (uint64_t request = 0; request < 12; ++request) {
+    const auto session = must_open(*engine);
+    must_append(*engine, session, draw_tokens(*engine, 200 + request, 1 + request * 7 % 40));
+    if (request % 2 == 0) {
+      ASSERT_TRUE(engine->reset(session).ok());
+      must_append(*engine, session, question);
+      ASSERT_EQ(image_of(*engine, session), expected) << "reset after request " << request;
+    }
+    must_close(*engine, session);
+    const auto next = must_open(*engine);
+    must_append(*engine, next, question);
+    ASSERT_EQ(image_of(*engine, next), expected) << "opened after request " << request;
+    must_close(*engine, next);
+  }
+  EXPECT_EQ(engine->store().usage().pages, 0);
+  engine->store().check_consistency();
+}
+
+}  // namespace
+}  // namespace evros::tests
