@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 
 #include "base/bytes.h"
 #include "base/str.h"
@@ -40,9 +41,12 @@ GgufWriter::GgufWriter(io::Io& io, std::string path, uint64_t max_file_bytes, bo
 
 GgufWriter::~GgufWriter() {
   if (finished_) return;
-  // Removed while they are open: closed, they could be another writer's already. One that cannot be removed is litter,
-  // not damage: nothing opens it.
-  for (size_t i = 0; i < files_.size(); ++i) static_cast<void>(io_.remove(partial(paths_[i])).ok());
+  // Removed while they are open: closed, they could be another writer's already. One that cannot be removed, for want of
+  // memory too, is litter, not damage: nothing opens it.
+  try {
+    for (size_t i = 0; i < files_.size(); ++i) static_cast<void>(io_.remove(partial(paths_[i])).ok());
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 void GgufWriter::set(std::string key, GgufValue value) {
