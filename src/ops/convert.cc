@@ -23,7 +23,7 @@ using format::TensorType;
 
 /// Elements that are decoded at a time, rounded to whole rows.
 constexpr uint64_t kStepElements = 1u << 21;
-constexpr size_t kTensorsListed = 40;
+constexpr size_t kTensorsListed = 12;
 
 struct Planned {
   const Tensor* source;
