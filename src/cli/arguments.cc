@@ -133,7 +133,8 @@ void add_tokenize(CLI::App& root, TokenizeArguments& a) {
   file->check(not_empty())->excludes(text);
   add_tokens(app, "--decode", a.decode, "token ids to turn into text, with commas")->excludes(text)->excludes(file);
   app.add_flag("--plain", a.plain, "special tokens in the text are text");
-  app.add_flag("--json", a.json, "print JSON");
+  app.add_flag("--json", a.json,
+               "print JSON; \"bytes\", in hex, stands beside the text of a token that is not whole UTF-8");
 }
 
 void add_convert(CLI::App& root, ConvertArguments& a) {

@@ -37,6 +37,7 @@ engine::ReplyParams reply_params(const RunArguments& a, const format::SamplingDe
 
 Result<Session> open_session(const RunArguments& a) {
   EVROS_ASSIGN(const std::string path, model_path(a.model.model));
+  if (!a.session.empty()) EVROS_TRY(io::real_io().check_target(a.session));
   EVROS_ASSIGN(auto engine, engine::Engine::load(io::real_io(), path, engine_options(a.model)));
   EVROS_ASSIGN(auto tokenizer, engine::load_tokenizer(engine->file()));
   engine::ReplyParams params = reply_params(a, engine->file().sampling());
@@ -51,6 +52,7 @@ Result<Conversation> make_conversation(const Session& session, const RunArgument
   std::optional<bool> thinking;
   if (a.think || a.no_think) thinking = a.think;
   Conversation conversation(std::move(format), session.tokenizer, thinking);
+  EVROS_TRY(check_utf8("the system message", a.system));
   if (!a.system.empty()) conversation.add_system(a.system);
   return conversation;
 }
@@ -77,15 +79,18 @@ Status keep(Session& session, const RunArguments& a, const Conversation* convers
                               conversation == nullptr ? "" : conversation->save(held));
 }
 
-Result<engine::ReplyResult> stream_reply(Session& session, std::span<const int32_t> prompt) {
+Result<engine::ReplyResult> stream_reply(Session& session, std::span<const int32_t> prompt, ReplyPrinter& printer) {
   session.interrupted->store(false);
-  return engine::reply(
+  auto result = engine::reply(
       *session.engine, io::real_io(), session.id, prompt, session.params, session.tokenizer,
-      [](std::string_view text) {
-        std::fwrite(text.data(), 1, text.size(), stdout);
-        std::fflush(stdout);
+      [&](std::string_view text) {
+        if (!printer.push(text)) session.interrupted->store(true);
       },
       session.interrupted);
+  printer.finish();
+  if (result.ok() || printer.answered()) std::printf("\n");
+  std::fflush(stdout);
+  return result;
 }
 
 void print_statistics(const Session& session, const engine::ReplyResult& result) {
@@ -93,9 +98,10 @@ void print_statistics(const Session& session, const engine::ReplyResult& result)
     return ns == 0 ? 0.0 : static_cast<double>(tokens) * 1e9 / static_cast<double>(ns);
   };
   const auto fresh = static_cast<size_t>(result.prompt_tokens - result.reused_tokens);
-  std::fprintf(stderr, "[%lld prompt tokens (%lld reused) at %.1f tokens/s, %zu reply tokens at %.1f tokens/s; %s; ",
-               static_cast<long long>(result.prompt_tokens), static_cast<long long>(result.reused_tokens),
-               rate(fresh, result.prefill_ns), result.tokens.size(), rate(result.tokens.size(), result.decode_ns),
+  std::fprintf(stderr, "[%s of prompt (%lld reused) at %.1f tokens/s, %s of reply at %.1f tokens/s; %s; ",
+               counted(static_cast<uint64_t>(result.prompt_tokens), "token").c_str(),
+               static_cast<long long>(result.reused_tokens), rate(fresh, result.prefill_ns),
+               counted(result.tokens.size(), "token").c_str(), rate(result.tokens.size(), result.decode_ns),
                engine::finish_name(result.finish));
   if (session.params.sampling.temperature > 0) {
     std::fprintf(stderr, "seed %llu; ", static_cast<unsigned long long>(session.params.sampling.seed));
