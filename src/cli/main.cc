@@ -37,14 +37,14 @@ int run_command(int argc, char** argv) {
   return 1;
 }
 
-// Output that was lost is a failure, said unless another one was said already.
+// Output that was lost is a failure, also of a reply that was interrupted for it; said unless something was said already.
 int flush_output(int code) {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  const int error = errno;
-  if (code == 0)
-    std::fprintf(stderr, "evros: standard output cannot be written: %s\n", std::strerror(error == 0 ? EIO : error));
-  return code == 0 ? 1 : code;
+  const int error = errno == 0 ? EIO : errno;
+  if (code == 1 || code == 2) return code;
+  std::fprintf(stderr, "evros: standard output cannot be written: %s\n", std::strerror(error));
+  return 1;
 }
 
 }  // namespace
