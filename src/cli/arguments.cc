@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <sstream>
 
 #include "cli/validators.h"
 #include "engine/engine.h"
@@ -265,7 +266,11 @@ Arguments parse(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return Exit{error.get_exit_code() == 0 ? app.exit(error) : usage_error(app, error)};
+    if (error.get_exit_code() != 0) return Exit{usage_error(app, error)};
+    std::ostringstream text;  // help or version; printed as everything else is, so that a lost line is noticed
+    app.exit(error, text, text);
+    std::fputs(text.str().c_str(), stdout);
+    return Exit{0};
   }
   if (app.got_subcommand("run")) return run_arguments;
   if (app.got_subcommand("inspect")) return inspect_arguments;

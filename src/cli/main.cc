@@ -41,9 +41,10 @@ int run_command(int argc, char** argv) {
 int flush_output(int code) {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  const int error = errno == 0 ? EIO : errno;
+  const int error = errno;  // 0 when an earlier write failed
   if (code == 1 || code == 2) return code;
-  std::fprintf(stderr, "evros: standard output cannot be written: %s\n", std::strerror(error));
+  std::fprintf(stderr, "evros: standard output cannot be written%s%s\n", error == 0 ? "" : ": ",
+               error == 0 ? "" : std::strerror(error));
   return 1;
 }
 
