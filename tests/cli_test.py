@@ -584,7 +584,8 @@ class Surroundings(Scratch):
         seen = set()
         out = os.path.join(self.scratch, "o.gguf")
         for kilobytes in [*range(10000, 100001, 10000), 150000, 200000, 400000]:
-            for command in (f"convert {MICRO} {out} -q", f"trace {GGUF} --tokens 1,2,3 --out {out}", f"tokenize {TINY} -p hello"):
+            for command in (f"convert {MICRO} {out} -q", f"trace {GGUF} --tokens 1,2,3 --out {out}", f"tokenize {TINY} -p hello",
+                            f"run {TINY} -p hello -n 2 -q --threads 64"):
                 with self.subTest(command, kilobytes=kilobytes):
                     done = self.shell(f'ulimit -v {kilobytes}; exec "$1" {command}')
                     if done.returncode == 127 or (done.returncode != 0 and "evros: " not in done.stderr and

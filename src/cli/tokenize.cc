@@ -13,7 +13,10 @@ namespace {
 std::string hex(std::string_view bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string out;
-  for (const unsigned char byte : bytes) out += {kDigits[byte >> 4], kDigits[byte & 15]};
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += {kDigits[byte >> 4], kDigits[byte & 15]};
+  }
   return out;
 }
 
