@@ -9,7 +9,7 @@
      banks             reference counts and content; a bank that nobody holds is poisoned      Pools
      a batch           begin: record and bank reserved; stages: private bank written from the  begin, publish, drop
                        public one; then publish or drop. One batch per slot, both in flight
-     reset             a publication without a batch: back to the origin                       leave
+     reset             a publication without a batch: back to the origin                       publish_change
      a reader          A1 load, A2 pin, A3 load again, A4 read every field and bank, A5 unpin  pin, View
 
    One step of a process is one access to what another process may touch at the same time. What the lock protects and no

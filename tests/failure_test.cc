@@ -190,17 +190,23 @@ TEST(NonFinite, ANaNWeightIsRefusedByName) {
   EXPECT_NE(engine.error().message.find("token_embd.weight"), std::string::npos) << engine.error().message;
 }
 
-TEST(NonFinite, AppendKeepsTheChunksBeforeTheFailure) {
+TEST(NonFinite, AnAppendOfManyChunksLeavesNothingOfThoseBeforeTheFailure) {
   const auto engine = load(overflowing_checkpoint(), "f16", 1, 96);
   ASSERT_NE(engine, nullptr);
   Tokens tokens = micro_tokens("a", 0, 40);
   std::replace(tokens.begin(), tokens.end(), kPoisonToken, kPoisonToken + 1);
-  const SessionImage two_chunks = solo_image(*engine, std::span(tokens).first(32));
-  tokens[35] = kPoisonToken;
   const auto session = engine->open();
   ASSERT_TRUE(session.ok());
-  expect_code(engine->append(*session, tokens), Code::non_finite);
-  EXPECT_EQ(image_of(*engine, *session), two_chunks);
+  ASSERT_TRUE(engine->append(*session, std::span(tokens).first(5)).ok());
+  const SessionImage before = image_of(*engine, *session);
+  Tokens failing = tokens;
+  failing[35] = kPoisonToken;
+  expect_code(engine->append(*session, std::span(failing).subspan(5)), Code::non_finite);
+  EXPECT_EQ(image_of(*engine, *session), before);
+  ASSERT_TRUE(engine->append(*session, std::span(tokens).subspan(5)).ok());
+  const SessionImage whole = image_of(*engine, *session);
+  ASSERT_TRUE(engine->close(*session).ok());
+  EXPECT_EQ(whole, solo_image(*engine, tokens));
 }
 
 // Sequence b's values in layer 3, by position (the reference's): scaled by 2^15, those before position 36 reach 62664,

@@ -40,6 +40,7 @@ struct Size {
   int32_t sessions = 1, batch = 1, chunk = 64;
   int64_t context = 512;
   int threads = 1;
+  int32_t checkpoints = 0;
 };
 
 inline std::unique_ptr<engine::Engine> load_sized(const std::string& path, const Size& size) {
@@ -49,6 +50,7 @@ inline std::unique_ptr<engine::Engine> load_sized(const std::string& path, const
   options.chunk = size.chunk;
   options.context = size.context;
   options.threads = size.threads;
+  options.checkpoints = size.checkpoints;
   auto engine = must_load(path, options);
   CHECK(engine != nullptr);
   return engine;
@@ -83,6 +85,39 @@ inline engine::SessionId must_fork(engine::Engine& engine, engine::SessionId fro
 }
 
 inline void must_close(engine::Engine& engine, engine::SessionId session) { ASSERT_TRUE(engine.close(session).ok()); }
+
+/// All that two equal histories must agree in: the image's bytes and the digest of every owner.
+struct Whole {
+  SessionImage image;
+  std::map<std::string, std::string> digests;
+  bool operator==(const Whole&) const = default;
+};
+
+inline void PrintTo(const Whole& whole, std::ostream* out) {
+  *out << whole.image.frontier << " tokens";
+  for (const auto& [owner, hex] : whole.digests) *out << "\n  " << owner << " " << hex;
+}
+
+inline Whole whole_of(const engine::Engine& engine, engine::SessionId session) {
+  Whole whole{image_of(engine, session), {}};
+  const auto digests = engine.digests(session);
+  EXPECT_TRUE(digests.ok()) << (digests.ok() ? "" : digests.error().message);
+  CHECK(digests.ok());
+  for (const auto& each : digests->owners) whole.digests[each.owner] = each.hex;
+  whole.digests["combined"] = digests->combined;
+  return whole;
+}
+
+/// The same after `tokens` in a session that never held anything else.
+inline Whole cold_whole(engine::Engine& cold, std::span<const int32_t> tokens) {
+  const auto session = cold.open();
+  CHECK(session.ok());
+  const Status status = cold.append(*session, tokens);
+  EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
+  Whole whole = whole_of(cold, *session);
+  CHECK(cold.close(*session).ok());
+  return whole;
+}
 
 /// Logits after each token of `tokens`, one at a time.
 inline std::vector<std::vector<float>> logits_along(engine::Engine& engine, engine::SessionId session,

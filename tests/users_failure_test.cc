@@ -62,7 +62,7 @@ TEST(Disconnect, TheNextTurnHasNothingOfTheAbandonedReply) {
     const Tokens next = same_text ? prompt + abandoned.tokens + Tokens{100, 101} : elsewhere;
     const auto after_all = must_reply(*engine, session, next, *tokenizer, 12, -1);
     EXPECT_EQ(after_all.tokens, must_reply(*engine, fresh, next, *tokenizer, 12, -1).tokens);
-    EXPECT_EQ(image_of(*engine, session), image_of(*engine, fresh));
+    EXPECT_EQ(whole_of(*engine, session), whole_of(*engine, fresh));
     must_close(*engine, session);
     must_close(*engine, fresh);
   }
@@ -75,12 +75,12 @@ TEST(Joining, DuringAnotherPrefillDisturbsNobody) {
                late = draw_tokens(*engine, 4, 9);
   const auto session = must_open(*engine), other = must_open(*engine);
   must_append(*engine, other, early);
-  const SessionImage still = image_of(*engine, other);
+  const Whole still = whole_of(*engine, other);
   int stages = 0;
   const engine::Observer observer = [&](const model::Pass&, const model::Stage*) -> Status {
     ++stages;
     const auto guest = must_open(*engine), twin = must_fork(*engine, other);
-    EXPECT_EQ(image_of(*engine, twin), still);
+    EXPECT_EQ(whole_of(*engine, twin), still);
     EXPECT_TRUE(engine->reset(twin).ok());
     EXPECT_EQ(*engine->frontier(session), 0) << "an unpublished chunk is visible";
     EXPECT_FALSE(engine->close(session).ok()) << "a session was closed under its chunk";
@@ -94,9 +94,9 @@ TEST(Joining, DuringAnotherPrefillDisturbsNobody) {
   const auto joined = must_open(*engine);
   const engine::ChunkRow rows[] = {{joined, late}, {session, late}};
   ASSERT_TRUE(engine->run_chunk(rows).ok());
-  EXPECT_EQ(image_of(*engine, session), solo_image(cold_micro(), prompt + late));
-  EXPECT_EQ(image_of(*engine, joined), solo_image(cold_micro(), late));
-  EXPECT_EQ(image_of(*engine, other), still);
+  EXPECT_EQ(whole_of(*engine, session), cold_whole(cold_micro(), prompt + late));
+  EXPECT_EQ(whole_of(*engine, joined), cold_whole(cold_micro(), late));
+  EXPECT_EQ(whole_of(*engine, other), still);
   engine->store().check_consistency();
 }
 

@@ -27,9 +27,9 @@ void cross_by_continuation(engine::Engine& engine, engine::Engine& cold, size_t 
   const auto session = must_open(engine);
   must_append(engine, session, first_of(text, prompt));
   for (size_t at = prompt; at < prompt + singles; ++at) must_append(engine, session, {&text[at], 1});
-  EXPECT_EQ(image_of(engine, session), solo_image(cold, first_of(text, prompt + singles)));
+  EXPECT_EQ(whole_of(engine, session), cold_whole(cold, first_of(text, prompt + singles)));
   must_append(engine, session, after(text, prompt + singles));
-  EXPECT_EQ(image_of(engine, session), solo_image(cold, text));
+  EXPECT_EQ(whole_of(engine, session), cold_whole(cold, text));
   must_close(engine, session);
 }
 
@@ -70,7 +70,7 @@ TEST(FourSlots, TwentyFourRequestsWithReleasesBetweenKeepIndexAndCacheTogether) 
     for (const Status& status : *statuses) ASSERT_TRUE(status.ok()) << status.error().message;
     std::erase_if(running, [&](const Request& request) {
       if (request.done < request.tokens.size()) return false;
-      EXPECT_EQ(image_of(*engine, request.session), solo_image(cold_micro(), request.tokens)) << "in step " << step;
+      EXPECT_EQ(whole_of(*engine, request.session), cold_whole(cold_micro(), request.tokens)) << "in step " << step;
       EXPECT_TRUE(engine->close(request.session).ok());
       ++finished;
       return true;
@@ -86,10 +86,10 @@ void two_at_once(engine::Engine& engine, engine::Engine& cold, size_t tokens) {
   const engine::ChunkRow rows[] = {{must_open(engine), a}, {must_open(engine), b}};
   const auto statuses = engine.run_chunk(rows);
   ASSERT_TRUE(statuses.ok() && (*statuses)[0].ok() && (*statuses)[1].ok());
-  const SessionImage both[] = {image_of(engine, rows[0].session), image_of(engine, rows[1].session)};
+  const Whole both[] = {whole_of(engine, rows[0].session), whole_of(engine, rows[1].session)};
   for (const engine::ChunkRow& row : rows) must_close(engine, row.session);
-  EXPECT_EQ(both[0], solo_image(cold, a));
-  EXPECT_EQ(both[1], solo_image(cold, b));
+  EXPECT_EQ(both[0], cold_whole(cold, a));
+  EXPECT_EQ(both[1], cold_whole(cold, b));
 }
 
 TEST(TwoLongPrompts, InOneBatchEachReadsItsOwnSelection) {
@@ -123,7 +123,7 @@ TEST(Ties, TheLowestBlocksWinWhateverTheThreadsAndChunks) {
     }
   }
   const auto one = load_sized(path, {.chunk = 96}), three = load_sized(path, {.chunk = 7, .threads = 3});
-  EXPECT_EQ(solo_image(*one, text), solo_image(*three, text));
+  EXPECT_EQ(cold_whole(*one, text), cold_whole(*three, text));
 }
 
 // ---- far positions, with the kernels alone: 70,000 tokens, of which all that is not selected is NaN

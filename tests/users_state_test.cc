@@ -7,29 +7,48 @@
 namespace evros::tests {
 namespace {
 
+enum class Reuse { fork, rewind, rewrite };
+
+// The session that held `a` and then `b` comes to hold `a` alone, whichever way; the tokens of `then` are appended one by
+// one, or, by rewrite, the first of them with the change.
+void reuse_prefix(engine::Engine& engine, Reuse way, const Tokens& a, const Tokens& b, const Tokens& then) {
+  engine::Engine& cold = cold_micro();
+  const auto session = must_open(engine), fresh = must_open(cold);
+  must_append(engine, session, a);
+  const auto discarded = way == Reuse::fork ? must_fork(engine, session) : session;
+  must_append(engine, discarded, b);
+  if (way == Reuse::fork) must_close(engine, discarded);
+  if (way == Reuse::rewind) {
+    ASSERT_TRUE(engine.rewind(session, static_cast<int64_t>(a.size())).ok());
+  }
+  must_append(cold, fresh, a);
+  size_t done = 0;
+  if (way == Reuse::rewrite) {
+    ASSERT_TRUE(engine.rewrite(session, static_cast<int64_t>(a.size()), {then.data(), 1}).ok());
+    must_append(cold, fresh, {then.data(), 1});
+    done = 1;
+  }
+  EXPECT_EQ(whole_of(engine, session), whole_of(cold, fresh));
+  EXPECT_EQ(logits_along(engine, session, after(then, done)), logits_along(cold, fresh, after(then, done)));
+  EXPECT_EQ(whole_of(engine, session), whole_of(cold, fresh));
+  must_close(cold, fresh);
+  must_close(engine, session);
+}
+
 // The window of three tokens must see the prefix and the new text, not what the cache saw last.
 TEST(ReusedPrefix, TheNgramWindowDoesNotSeeTheContinuationThatWasDiscarded) {
   const auto engine = load_micro({.sessions = 2});
-  engine::Engine& cold = cold_micro();
-  const auto eos = static_cast<int32_t>(cold.model().hyper.ple_eos);
+  const auto eos = static_cast<int32_t>(engine->model().hyper.ple_eos);
   for (const size_t length : {1u, 2u, 3u, 4u, 21u}) {
     for (const size_t eos_back : {0u, 1u, 2u}) {  // 0: wherever the drawn text has it
       if (eos_back > length) continue;
-      SCOPED_TRACE(testing::Message() << length << " tokens, end of text " << eos_back << " from the end");
-      Tokens a = draw_tokens(cold, 11 + length, length);
+      Tokens a = draw_tokens(*engine, 11 + length, length);
       if (eos_back > 0) a[length - eos_back] = eos;
-      const Tokens b = draw_tokens(cold, 12, 9), c = draw_tokens(cold, 13, 6);
-      const auto prefix = must_open(*engine);
-      must_append(*engine, prefix, a);
-      const auto discarded = must_fork(*engine, prefix);
-      must_append(*engine, discarded, b);
-      must_close(*engine, discarded);
-      const auto fresh = must_open(cold);
-      must_append(cold, fresh, a);
-      EXPECT_EQ(logits_along(*engine, prefix, c), logits_along(cold, fresh, c));
-      EXPECT_EQ(image_of(*engine, prefix), image_of(cold, fresh));
-      must_close(cold, fresh);
-      must_close(*engine, prefix);
+      for (const Reuse way : {Reuse::fork, Reuse::rewind, Reuse::rewrite}) {
+        SCOPED_TRACE(testing::Message() << length << " tokens, end of text " << eos_back << " from the end, way "
+                                        << static_cast<int>(way));
+        reuse_prefix(*engine, way, a, draw_tokens(*engine, 12, 9), draw_tokens(*engine, 13, 6));
+      }
     }
   }
 }
@@ -43,7 +62,7 @@ TEST(RejectedDraft, LeavesNothingInAnyOwnerWhereverItIsRejected) {
   };
   const auto base = must_open(*engine);
   must_append(*engine, base, prompt);
-  const SessionImage before = image_of(*engine, base);
+  const Whole before = whole_of(*engine, base);
   for (size_t accepted = 0; accepted <= 4; ++accepted) {
     SCOPED_TRACE(accepted);
     Tokens draft = first_of(right, 4);
@@ -51,11 +70,11 @@ TEST(RejectedDraft, LeavesNothingInAnyOwnerWhereverItIsRejected) {
     const auto session = must_fork(*engine, base);
     const engine::ChunkRow row{session, draft};
     ASSERT_FALSE(engine->run_chunk({&row, 1}, {.all_logits = false, .cancel = nullptr, .observer = &reject}).ok());
-    ASSERT_EQ(image_of(*engine, session), before);
+    ASSERT_EQ(whole_of(*engine, session), before);
     must_append(*engine, session, first_of(right, accepted + 1));  // the accepted ones and the correction
-    EXPECT_EQ(image_of(*engine, session), solo_image(cold_micro(), prompt + first_of(right, accepted + 1)));
+    EXPECT_EQ(whole_of(*engine, session), cold_whole(cold_micro(), prompt + first_of(right, accepted + 1)));
     must_append(*engine, session, after(right, accepted + 1) + Tokens{5});
-    EXPECT_EQ(image_of(*engine, session), solo_image(cold_micro(), prompt + right + Tokens{5}));
+    EXPECT_EQ(whole_of(*engine, session), cold_whole(cold_micro(), prompt + right + Tokens{5}));
     must_close(*engine, session);
   }
 }
@@ -67,7 +86,7 @@ TEST(TwoSessions, AlternatingTokenByTokenNeitherWritesIntoTheOther) {
   for (size_t i = 0; i < 30; ++i) {
     for (const int who : {0, 1}) must_append(*engine, session[who], {&text[who][i], 1});
   }
-  for (const int who : {0, 1}) EXPECT_EQ(image_of(*engine, session[who]), solo_image(cold_micro(), text[who]));
+  for (const int who : {0, 1}) EXPECT_EQ(whole_of(*engine, session[who]), cold_whole(cold_micro(), text[who]));
 }
 
 // One prompt, two answers, in one batch from their first token on; the prompt's last two tokens are in both windows.
@@ -83,7 +102,7 @@ TEST(TwoCompletions, TheSecondCopyOfThePromptHasItsHistoryToo) {
     const auto statuses = engine->run_chunk(rows);
     ASSERT_TRUE(statuses.ok() && (*statuses)[0].ok() && (*statuses)[1].ok());
     for (const int who : {0, 1}) {
-      ASSERT_EQ(image_of(*engine, session[who]), solo_image(cold_micro(), prompt + first_of(answer[who], i + 1)))
+      ASSERT_EQ(whole_of(*engine, session[who]), cold_whole(cold_micro(), prompt + first_of(answer[who], i + 1)))
           << "copy " << who << " after " << i + 1 << " tokens";
     }
   }
@@ -98,17 +117,17 @@ TEST(BorrowedPrefix, IsTheSameBeforeAndAfterABorrowerWentOn) {
                  b = draw_tokens(*engine, 52, 30);
     const auto lender = must_open(*engine);
     must_append(*engine, lender, prefix);
-    const SessionImage lent = image_of(*engine, lender);
-    SessionImage seen[3];
+    const Whole lent = whole_of(*engine, lender);
+    Whole seen[3];
     for (int turn = 0; turn < 3; ++turn) {  // A, then B, then A again
       const auto borrower = must_fork(*engine, lender);
       must_append(*engine, borrower, turn == 1 ? b : a);
-      seen[turn] = image_of(*engine, borrower);
-      ASSERT_EQ(image_of(*engine, lender), lent);
+      seen[turn] = whole_of(*engine, borrower);
+      ASSERT_EQ(whole_of(*engine, lender), lent);
       must_close(*engine, borrower);
     }
-    EXPECT_EQ(seen[0], solo_image(cold_micro(), prefix + a));
-    EXPECT_EQ(seen[1], solo_image(cold_micro(), prefix + b));
+    EXPECT_EQ(seen[0], cold_whole(cold_micro(), prefix + a));
+    EXPECT_EQ(seen[1], cold_whole(cold_micro(), prefix + b));
     EXPECT_EQ(seen[2], seen[0]);
     must_close(*engine, lender);
   }
@@ -119,15 +138,42 @@ TEST(RefusedAppend, TheSessionThatItWantedToExtendIsWhole) {
   const Tokens held = draw_tokens(*engine, 61, 120), more = draw_tokens(*engine, 62, 50);
   const auto session = must_open(*engine);
   must_append(*engine, session, held);
-  const SessionImage before = image_of(*engine, session);
+  const Whole before = whole_of(*engine, session);
   const Status refused = engine->append(session, more);
   ASSERT_FALSE(refused.ok());
   for (const char* number : {"120", "50", "128"}) {
     EXPECT_NE(refused.error().message.find(number), std::string::npos) << refused.error().message;
   }
-  EXPECT_EQ(image_of(*engine, session), before);
+  EXPECT_EQ(whole_of(*engine, session), before);
   must_append(*engine, session, first_of(more, 8));
-  EXPECT_EQ(image_of(*engine, session), solo_image(cold_micro(), held + first_of(more, 8)));
+  EXPECT_EQ(whole_of(*engine, session), cold_whole(cold_micro(), held + first_of(more, 8)));
+}
+
+// An append, a rewind and a rewrite of several chunks, each given up in every one of its chunks.
+TEST(RefusedAppend, WhatFailsInAnyOfItsChunksLeavesTheWholeSession) {
+  const auto engine = load_micro({.sessions = 1, .batch = 1, .chunk = 16});
+  const Tokens held = draw_tokens(*engine, 63, 50), more = draw_tokens(*engine, 64, 60);
+  const auto session = must_open(*engine);
+  must_append(*engine, session, held);
+  const Whole before = whole_of(*engine, session);
+  const auto publications = model::make_stages(engine->model().hyper).size() + 1;  // calls of the observer in a chunk
+  for (size_t chunk = 0; chunk < 3; ++chunk) {
+    for (const int change : {0, 1, 2}) {
+      size_t calls = 0;
+      const engine::Observer observer = [&](const model::Pass&, const model::Stage*) -> Status {
+        return ++calls <= chunk * publications + 7 ? Status{} : Status{Error{Code::device, "lost"}};
+      };
+      const engine::ChunkOptions options{.all_logits = false, .cancel = nullptr, .observer = &observer};
+      const Status status = change == 0   ? engine->append(session, more, options)
+                            : change == 1 ? engine->rewind(session, 45, options)
+                                          : Status{engine->rewrite(session, 30, more, options).error()};
+      ASSERT_FALSE(status.ok());
+      EXPECT_EQ(whole_of(*engine, session), before) << "change " << change << " in chunk " << chunk;
+    }
+  }
+  ASSERT_TRUE(engine->rewrite(session, 30, more).ok());
+  EXPECT_EQ(whole_of(*engine, session), cold_whole(cold_micro(), first_of(held, 30) + more));
+  engine->store().check_consistency();
 }
 
 // The same prompt again with all but its last tokens cached, and with those changed.
@@ -144,7 +190,7 @@ TEST(PrefixHit, AFewTokensLeftToPrefillGiveTheColdResult) {
     for (const Tokens& rest : {after(prompt, cached.size()), changed, after(prompt, cached.size())}) {
       const auto session = must_fork(*engine, prefix);
       must_append(*engine, session, rest);
-      EXPECT_EQ(image_of(*engine, session), solo_image(cold_micro(), cached + rest));
+      EXPECT_EQ(whole_of(*engine, session), cold_whole(cold_micro(), cached + rest));
       must_close(*engine, session);
     }
     must_close(*engine, prefix);
@@ -155,54 +201,58 @@ TEST(PrefixHit, AFewTokensLeftToPrefillGiveTheColdResult) {
 TEST(KeptPrefix, ItsPlaceDoesNotChangeTheResult) {
   const auto engine = load_micro({.sessions = 2, .batch = 1, .chunk = 16});
   const Tokens text = draw_tokens(*engine, 81, 44);
-  const SessionImage whole = solo_image(cold_micro(), text);
+  const Whole whole = cold_whole(cold_micro(), text);
   const auto growing = must_open(*engine);
   for (size_t at = 1; at < text.size(); ++at) {
     must_append(*engine, growing, {&text[at - 1], 1});
     const auto session = must_fork(*engine, growing);
     must_append(*engine, session, after(text, at));
-    ASSERT_EQ(image_of(*engine, session), whole) << "kept after " << at << " tokens";
+    ASSERT_EQ(whole_of(*engine, session), whole) << "kept after " << at << " tokens";
     must_close(*engine, session);
   }
 }
 
-// Back by one to twelve tokens, across the convolutions' reach, index blocks and a page: all owners of one moment.
+// Back by one to twelve tokens, across the convolutions' reach, index blocks and a page: all owners of one moment, with a
+// checkpoint before or after that moment, at it, or none.
 TEST(RolledBack, ByAnyNumberOfTokensEveryOwnerIsOfTheSameMoment) {
-  constexpr size_t kBack = 12;
-  const auto engine = load_micro({.sessions = kBack + 2});
+  const auto engine = load_micro({.sessions = 2, .checkpoints = 2});
   const Tokens text = draw_tokens(*engine, 91, 70), other = draw_tokens(*engine, 92, 7);
-  const auto newest = must_open(*engine);
-  must_append(*engine, newest, first_of(text, text.size() - kBack));
-  std::vector<engine::SessionId> moments;
-  for (size_t at = text.size() - kBack; at < text.size(); ++at) {
-    moments.push_back(must_fork(*engine, newest));
-    must_append(*engine, newest, {&text[at], 1});
+  for (const size_t held : {0u, 61u, 64u}) {
+    for (size_t back = 1; back <= 12; ++back) {
+      SCOPED_TRACE(testing::Message() << back << " tokens back, checkpoint at " << held);
+      const auto session = must_open(*engine);
+      if (held > 0) {
+        must_append(*engine, session, first_of(text, held));
+        ASSERT_TRUE(engine->checkpoint(session).ok());
+      }
+      must_append(*engine, session, after(text, held));
+      const Tokens kept = first_of(text, text.size() - back);
+      ASSERT_TRUE(engine->rewind(session, static_cast<int64_t>(kept.size())).ok());
+      EXPECT_EQ(whole_of(*engine, session), cold_whole(cold_micro(), kept));
+      must_append(*engine, session, other);
+      EXPECT_EQ(whole_of(*engine, session), cold_whole(cold_micro(), kept + other));
+      must_close(*engine, session);
+    }
   }
-  for (size_t back = 1; back <= kBack; ++back) {
-    const auto session = moments[kBack - back];
-    must_append(*engine, session, other);
-    EXPECT_EQ(image_of(*engine, session), solo_image(cold_micro(), first_of(text, text.size() - back) + other))
-        << back << " tokens back";
-  }
-  EXPECT_EQ(image_of(*engine, newest), solo_image(cold_micro(), text));
+  engine->store().check_consistency();
 }
 
 TEST(ReusedSlot, RemembersNothingOfAnyEarlierRequest) {
   const auto engine = load_micro({.sessions = 1});
   const Tokens question = draw_tokens(*engine, 101, 25);
-  const SessionImage expected = solo_image(cold_micro(), question);
+  const Whole expected = cold_whole(cold_micro(), question);
   for (uint64_t request = 0; request < 12; ++request) {
     const auto session = must_open(*engine);
     must_append(*engine, session, draw_tokens(*engine, 200 + request, 1 + request * 7 % 40));
     if (request % 2 == 0) {
       ASSERT_TRUE(engine->reset(session).ok());
       must_append(*engine, session, question);
-      ASSERT_EQ(image_of(*engine, session), expected) << "reset after request " << request;
+      ASSERT_EQ(whole_of(*engine, session), expected) << "reset after request " << request;
     }
     must_close(*engine, session);
     const auto next = must_open(*engine);
     must_append(*engine, next, question);
-    ASSERT_EQ(image_of(*engine, next), expected) << "opened after request " << request;
+    ASSERT_EQ(whole_of(*engine, next), expected) << "opened after request " << request;
     must_close(*engine, next);
   }
   EXPECT_EQ(engine->store().usage().pages, 0);

@@ -100,6 +100,12 @@ check_model() {
   passed=$((passed + $(sed -n 's/^model: \([0-9]*\) checks passed$/\1/p' "$logs/model")))
 }
 
+# Tests that must notice a broken tree. In the preset that has just been built, so that little is compiled.
+check_mutants() {  # [--ci]
+  MUTATE_PRESET=release tools/mutate.sh "$@" | tee "$logs/mutants"
+  passed=$((passed + $(sed -n 's/^mutate: \([0-9]*\) of .* caught$/\1/p' "$logs/mutants")))
+}
+
 fuzz_one() {  # NAME SECONDS
   local corpus=build/fuzz/corpus/$1 seeds=()
   mkdir -p "$corpus" build/fuzz/findings
@@ -142,6 +148,7 @@ case "${1:-ci}" in
     step "tidy" run_tidy
     step "model of publication" check_model
     preset release '*'
+    step "mutants" check_mutants --ci
     preset clang '*'
     preset asan '-*Slow*'
     preset tsan '-*Slow*'
@@ -151,6 +158,7 @@ case "${1:-ci}" in
     step "tidy" run_tidy
     step "model of publication" check_model
     for name in release clang asan tsan; do preset "$name" '*' -DEVROS_TEST_FOLDERS=; done
+    step "mutants" check_mutants
     step "exhaustive arithmetic" exhaustive
     step "fuzz: build" build_fuzzers
     step "fuzz: 1800 s each" run_fuzzers 1800 ;;

@@ -1,18 +1,14 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "base/str.h"
 #include "engine/engine_impl.h"
+#include "engine/self_test.h"
 
 namespace evros::engine {
 
 namespace {
-
-int thread_count(int asked) {
-  return asked > 0 ? asked : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-}
 
 Result<const kernels::Kernels*> choose_kernels(const std::string& name) {
   if (name.empty()) return &kernels::best_host_kernels();
@@ -48,8 +44,8 @@ Result<std::vector<int64_t>> Engine::Impl::history(SessionId session) const {
   return ids;
 }
 
-Result<std::vector<Status>> Engine::Impl::attempt(std::span<const ChunkRow> rows, std::span<const state::Append> appends,
-                                                  const ChunkOptions& chunk) {
+Result<std::vector<Status>> Engine::Impl::attempt(std::span<const ChunkRow> rows,
+                                                  std::span<const state::Append> appends, const ChunkOptions& chunk) {
   EVROS_ASSIGN(state::Transaction transaction, store->begin(appends));
   std::vector<ForwardRow> forward_rows;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -67,7 +63,7 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, const std::string& path, const EngineOptions& options) try {
-  return load(io, device::make_host_device(thread_count(options.threads)), path, options);
+  return load(io, device::make_host_device(device::thread_count(options.threads)), path, options);
 } catch (const std::bad_alloc&) {
   return no_memory();
 }
@@ -84,6 +80,7 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device:
   impl->model.hyper = impl->file->hyper();
   impl->model.state = model::make_state_layout(impl->model.hyper, impl->model.numerics.kv);
   impl->device = std::move(device);
+  EVROS_TRY(self_test(*impl->model.kernels, *impl->device));
 
   const format::Tensor* table = impl->model.hyper.ple.empty() ? nullptr : impl->file->find(kTableName);
   if (table != nullptr) {
@@ -104,7 +101,7 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device:
   info.numerics = impl->model.numerics.id();
   info.kernels = impl->model.kernels->name;
   info.device = impl->device->name();
-  info.threads = thread_count(options.threads);
+  info.threads = device::thread_count(options.threads);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 } catch (const std::bad_alloc&) {
   return no_memory();
@@ -116,13 +113,27 @@ const model::Model& Engine::model() const { return impl_->model; }
 device::Device& Engine::device() const { return *impl_->device; }
 const state::Store& Engine::store() const { return *impl_->store; }
 
-Result<SessionId> Engine::open() { return guarded([&] { return impl_->store->open(); }); }
-Status Engine::close(SessionId session) { return guarded([&] { return impl_->store->close(session); }); }
-Status Engine::reset(SessionId session) { return guarded([&] { return impl_->store->reset(session); }); }
-Result<SessionId> Engine::fork(SessionId session) { return guarded([&] { return impl_->store->fork(session); }); }
-Result<CheckpointId> Engine::checkpoint(SessionId session) { return guarded([&] { return impl_->store->checkpoint(session); }); }
-Status Engine::release(CheckpointId checkpoint) { return guarded([&] { return impl_->store->release(checkpoint); }); }
-Result<int64_t> Engine::frontier(SessionId session) const { return guarded([&] { return impl_->store->frontier(session); }); }
+Result<SessionId> Engine::open() {
+  return guarded([&] { return impl_->store->open(); });
+}
+Status Engine::close(SessionId session) {
+  return guarded([&] { return impl_->store->close(session); });
+}
+Status Engine::reset(SessionId session) {
+  return guarded([&] { return impl_->store->reset(session); });
+}
+Result<SessionId> Engine::fork(SessionId session) {
+  return guarded([&] { return impl_->store->fork(session); });
+}
+Result<CheckpointId> Engine::checkpoint(SessionId session) {
+  return guarded([&] { return impl_->store->checkpoint(session); });
+}
+Status Engine::release(CheckpointId checkpoint) {
+  return guarded([&] { return impl_->store->release(checkpoint); });
+}
+Result<int64_t> Engine::frontier(SessionId session) const {
+  return guarded([&] { return impl_->store->frontier(session); });
+}
 
 Result<std::vector<int32_t>> Engine::tokens(SessionId session) const try {
   EVROS_ASSIGN(const state::View view, impl_->store->view(session));
@@ -161,7 +172,8 @@ Result<std::vector<Status>> Engine::run_chunk(std::span<const ChunkRow> rows, co
                      impl_->options.batch, " sequences and at most ", impl_->options.chunk, " tokens at once")};
   }
   if (options.all_logits && !impl_->options.all_logits) {
-    return Error{Code::invalid_argument, "the logits of every token were asked for; this engine was loaded without all_logits"};
+    return Error{Code::invalid_argument,
+                 "the logits of every token were asked for; this engine was loaded without all_logits"};
   }
   auto statuses = impl_->attempt(rows, appends, options);
   // No sequence is to blame for what the device reports, and nothing public has changed: once more, from the start.

@@ -11,10 +11,13 @@
 #include "engine/engine.h"
 #include "engine/forward.h"
 #include "engine/weight_loader.h"
+#include "state/digest.h"
 #include "state/snapshot.h"
 
 namespace evros::engine {
 
+/// Raw digests under the names and the numerics id that callers see.
+Digests name_digests(const std::string& numerics, const std::vector<state::OwnerDigest>& all);
 /// std::bad_alloc crosses folders and ends at the entries of engine.h, as this error. What it unwound was private, so
 /// nothing has to be restored. The sentence is short enough to need no memory itself.
 inline Error no_memory() { return {Code::out_of_memory, "out of memory"}; }

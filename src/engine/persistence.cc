@@ -2,6 +2,7 @@
 #include "base/str.h"
 #include "engine/engine_impl.h"
 #include "engine/identity.h"
+#include "engine/snapshot_info.h"
 #include "state/digest.h"
 #include "state/snapshot.h"
 
@@ -10,13 +11,7 @@ namespace evros::engine {
 Result<Digests> Engine::digests(SessionId session) const try {
   EVROS_ASSIGN(const state::View view, impl_->store->view(session));
   EVROS_ASSIGN(const std::vector<state::OwnerDigest> all, state::owner_digests(*impl_->store, view));
-  Digests out;
-  out.numerics = impl_->info.numerics;
-  for (const auto& [owner, digest] : all) {
-    out.owners.push_back({std::string(state::owner_name(owner)), hex(state::under_numerics(out.numerics, digest))});
-  }
-  out.combined = hex(state::combined(out.numerics, all));
-  return out;
+  return name_digests(impl_->info.numerics, all);
 } catch (const std::bad_alloc&) {
   return no_memory();
 }

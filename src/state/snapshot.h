@@ -68,6 +68,7 @@ class Snapshot {
   /// Digests all sections and the attachment: bad_file names the first that is damaged.
   Status verify() const;
   Result<std::string> attachment() const;
+  Result<std::vector<int32_t>> tokens() const;
 
   /// Puts the image into `slot`, an empty sequence, with one publication. Refused, and nothing happened: another model,
   /// other numerics or another layout (unsupported, with both), more tokens than the store's longest sequence
@@ -82,7 +83,6 @@ class Snapshot {
   Status check_fit(const Store& store, const SnapshotIdentity& identity) const;
   /// Place of a section in the file.
   uint64_t offset(size_t section) const;
-  Result<std::vector<int32_t>> tokens() const;
   /// Reads a section into the private image, digesting on the way.
   Status fill(const Store& store, size_t section, const Image& image) const;
 

@@ -134,8 +134,8 @@ Status Snapshot::check_fit(const Store& store, const SnapshotIdentity& identity)
 Result<std::vector<int32_t>> Snapshot::tokens() const {
   const auto is_tokens = [](const SnapshotSection& section) { return section.owner == Owner::tokens; };
   const auto found = std::find_if(header_.sections.begin(), header_.sections.end(), is_tokens);
-  CHECK(found != header_.sections.end());  // check_fit() saw it
-  std::vector<int32_t> ids(static_cast<size_t>(header_.frontier));
+  if (found == header_.sections.end()) return damaged("it has no tokens");
+  std::vector<int32_t> ids(static_cast<size_t>(header_.frontier));  // the file has that many: parse_sections()
   const auto bytes = std::as_writable_bytes(std::span(ids));
   EVROS_TRY(file_->read_at(offset(static_cast<size_t>(found - header_.sections.begin())), bytes));
   TreeDigest tree;
