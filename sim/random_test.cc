@@ -142,7 +142,7 @@ void expect_histories(Round& round) {
 }
 
 void run_round(Bench& bench, uint64_t seed, Totals& totals) {
-  SCOPED_TRACE("replay: EVROS_SIM_SEED=" + std::to_string(seed) + " sim_test --gtest_filter=RandomFaults.*");
+  SCOPED_TRACE("replay: EVROS_SIM_SEED=" + std::to_string(seed) + " sim_test --gtest_filter='RandomFaults.*'");
   Round round{Dice(seed), bench.world(kSessions, 0), std::vector<std::vector<int32_t>>(kSessions)};
   for (int step = 0; step < 4 && !testing::Test::HasFailure(); ++step) run_step(round, totals);
   if (!testing::Test::HasFailure()) expect_histories(round);
