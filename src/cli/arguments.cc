@@ -119,6 +119,16 @@ void add_bench(CLI::App& root, BenchArguments& a) {
   app.add_flag("--json", a.json, "print JSON");
 }
 
+void add_verify(CLI::App& root, VerifyArguments& a) {
+  CLI::App& app = *root.add_subcommand("verify", "prove on this model and machine that histories have one set of bits");
+  add_model(app, a.model);
+  app.add_option("--budget", a.budget, "seconds; what does not fit is said")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--seed", a.seed, "of texts, cuts and faults")->capture_default_str();
+  app.add_flag("--json", a.json, "print JSON");
+}
+
 void add_snapshot(CLI::App& root, SnapshotArguments& a) {
   using Action = SnapshotArguments::Action;
   CLI::App& app = *root.add_subcommand("snapshot", "a session as a file: save, inspect, restore");
@@ -157,6 +167,7 @@ Arguments parse(int argc, char** argv) {
   SynthArguments synth_arguments;
   TraceArguments trace_arguments;
   BenchArguments bench_arguments;
+  VerifyArguments verify_arguments;
   SnapshotArguments snapshot_arguments;
   add_run(app, run_arguments);
   add_inspect(app, inspect_arguments);
@@ -165,6 +176,7 @@ Arguments parse(int argc, char** argv) {
   add_synth(app, synth_arguments);
   add_trace(app, trace_arguments);
   add_bench(app, bench_arguments);
+  add_verify(app, verify_arguments);
   add_snapshot(app, snapshot_arguments);
   try {
     app.parse(argc, argv);
@@ -177,6 +189,7 @@ Arguments parse(int argc, char** argv) {
   if (app.got_subcommand("convert")) return convert_arguments;
   if (app.got_subcommand("synth")) return synth_arguments;
   if (app.got_subcommand("bench")) return bench_arguments;
+  if (app.got_subcommand("verify")) return verify_arguments;
   if (app.got_subcommand("snapshot")) return snapshot_arguments;
   return trace_arguments;
 }

@@ -77,6 +77,13 @@ struct BenchArguments {
   bool json = false, stages = true;
 };
 
+struct VerifyArguments {
+  ModelArguments model;
+  double budget = 60;  // seconds
+  uint64_t seed = 1;
+  bool json = false;
+};
+
 struct SnapshotArguments {
   enum class Action { save, inspect, restore } action = Action::inspect;
   ModelArguments model;
@@ -93,7 +100,7 @@ struct Exit {
 };
 
 using Arguments = std::variant<Exit, RunArguments, InspectArguments, TokenizeArguments, ConvertArguments,
-                               SynthArguments, TraceArguments, BenchArguments, SnapshotArguments>;
+                               SynthArguments, TraceArguments, BenchArguments, VerifyArguments, SnapshotArguments>;
 
 Arguments parse(int argc, char** argv);
 
@@ -104,6 +111,7 @@ int convert(const ConvertArguments& arguments);
 int synth(const SynthArguments& arguments);
 int trace(const TraceArguments& arguments);
 int bench(const BenchArguments& arguments);
+int verify(const VerifyArguments& arguments);
 int snapshot(const SnapshotArguments& arguments);
 
 }  // namespace evros::cli

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "base/bytes.h"
 #include "base/str.h"
@@ -97,21 +98,24 @@ Status write_file(io::File& file, const Store& store, const View& view, Snapshot
   return file.sync();
 }
 
-// The file under its temporary name, removed unless it was kept: also when memory runs out on the way.
+// A file under its temporary name that this call made, removed unless it was kept: also when memory runs out on the way.
 class Partial {
  public:
-  Partial(io::Io& io, const std::string& path) : io_(io), path_(path + ".partial") {}
+  Partial(io::Io& io, const std::string& path) : io_(io), path_(path) {}
   ~Partial() {
-    if (!kept_) (void)io_.remove(path_);  // the error that counts is the one that led here
+    if (kept_) return;
+    try {
+      (void)io_.remove(path_);  // the error that counts is the one that led here
+    } catch (const std::bad_alloc&) {
+    }
   }
   Partial(const Partial&) = delete;
   Partial& operator=(const Partial&) = delete;
-  const std::string& path() const { return path_; }
   void keep() { kept_ = true; }
 
  private:
   io::Io& io_;
-  std::string path_;
+  const std::string& path_;
   bool kept_ = false;
 };
 
@@ -129,12 +133,12 @@ Status save_snapshot(io::Io& io, const std::string& path, const Store& store, co
   header.identity = identity;
   header.layout = layout_digest(store.layout());
   header.frontier = view.frontier();
-  Partial partial(io, path);
-  {
-    EVROS_ASSIGN(const std::unique_ptr<io::File> file, io.create(partial.path()));
-    EVROS_TRY(write_file(*file, store, view, std::move(header), attachment));
-  }
-  EVROS_TRY(io.rename(partial.path(), path));
+  const std::string temporary = path + ".partial";
+  EVROS_ASSIGN(std::unique_ptr<io::File> file, io.create(temporary));
+  Partial partial(io, temporary);
+  EVROS_TRY(write_file(*file, store, view, std::move(header), attachment));
+  file.reset();
+  EVROS_TRY(io.rename(temporary, path));
   partial.keep();
   const size_t slash = path.rfind('/');
   return io.sync_folder(slash == std::string::npos ? "" : path.substr(0, std::max<size_t>(slash, 1)));
