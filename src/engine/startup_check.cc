@@ -1,4 +1,4 @@
-#include "engine/self_test.h"
+#include "engine/startup_check.h"
 
 #include <array>
 #include <functional>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int32_t kRows = 3, kPageTokens = 4;
 
-// The digests of the scalar reference kernels; self_test_test.cc computes them from the baseline table.
+// The digests of the scalar reference kernels; startup_check_test.cc computes them from the baseline table.
 struct Expected {
   std::string_view kernel, digest;
 };
