@@ -5,13 +5,16 @@
 namespace evros::cli {
 namespace {
 
-constexpr const char* kModelHelp = "a GGUF file (any of a split set) or a safetensors folder; without it, the bundled model";
+constexpr const char* kModelHelp =
+    "a GGUF file (any of a split set) or a safetensors folder; without it, the bundled model";
 
 void add_model(CLI::App& app, ModelArguments& a) {
   app.add_option("MODEL", a.model, kModelHelp);
-  app.add_option("--ctx", a.context, "longest session in tokens (default: the model's, at most 32768)")->check(CLI::PositiveNumber);
+  app.add_option("--ctx", a.context, "longest session in tokens (default: the model's, at most 32768)")
+      ->check(CLI::PositiveNumber);
   app.add_option("--kv", a.kv, "type of the K/V cache: f32, f16, bf16")->capture_default_str();
-  app.add_option("--numerics", a.numerics, "N1, or N1-f32: quantised weights with float activations")->capture_default_str();
+  app.add_option("--numerics", a.numerics, "N1, or N1-f32: quantised weights with float activations")
+      ->capture_default_str();
   app.add_option("--threads", a.threads, "threads (default: one per core)")->check(CLI::Range(1, 1024));
   app.add_option("--chunk", a.chunk, "tokens in one chunk at most")->capture_default_str()->check(CLI::Range(1, 65536));
   app.add_option("--kernels", a.kernels, "kernel table by name: ref, ref-fma (default: the fastest that runs here)");
@@ -38,13 +41,17 @@ void add_sampling(CLI::App& app, RunArguments& a) {
 void add_run(CLI::App& root, RunArguments& a) {
   CLI::App& app = *root.add_subcommand("run", "answer one prompt, or chat when there is none");
   add_model(app, a.model);
-  app.add_option("-p,--prompt", a.prompt, "the prompt (one-shot)")->each([&a](const std::string&) { a.has_prompt = true; });
+  app.add_option("-p,--prompt", a.prompt, "the prompt (one-shot)")->each([&a](const std::string&) {
+    a.has_prompt = true;
+  });
   app.add_option("-f,--file", a.file, "read the prompt from a file");
   app.add_option("-s,--system", a.system, "system message");
+  app.add_option("--session", a.session, "go on from this file when it exists, and save to it after each reply");
   app.add_flag("--raw", a.raw, "continue the prompt as it stands, without the chat template");
   CLI::Option* think = app.add_flag("--think", a.think, "let the model think first (the template's default)");
   app.add_flag("--no-think", a.no_think, "answer at once")->excludes(think);
-  app.add_option("-n,--max-tokens", a.max_tokens, "longest reply (default: until the context is full)")->check(CLI::NonNegativeNumber);
+  app.add_option("-n,--max-tokens", a.max_tokens, "longest reply (default: until the context is full)")
+      ->check(CLI::NonNegativeNumber);
   add_sampling(app, a);
   app.add_option("--stop", a.stop, "end the reply before this text; may be repeated");
   app.add_option("--stop-id", a.stop_ids, "end the reply at this token id; may be repeated");
@@ -94,7 +101,8 @@ void add_trace(CLI::App& root, TraceArguments& a) {
   CLI::App& app = *root.add_subcommand("trace", "run token ids and write every intermediate that others can check");
   add_model(app, a.model);
   app.add_option("--tokens", a.tokens, "token ids, with commas")->delimiter(',')->required();
-  app.add_option("--chunks", a.chunks, "chunk sizes, with commas, repeated to the end (default: all at once)")->delimiter(',');
+  app.add_option("--chunks", a.chunks, "chunk sizes, with commas, repeated to the end (default: all at once)")
+      ->delimiter(',');
   app.add_option("--greedy", a.greedy, "also draw this many greedy tokens")->check(CLI::NonNegativeNumber);
   app.add_option("--prefix", a.prefix, "name of the sequence in the file")->capture_default_str();
   app.add_option("--out", a.out, "the safetensors file to write")->required();
@@ -104,9 +112,45 @@ void add_bench(CLI::App& root, BenchArguments& a) {
   CLI::App& app = *root.add_subcommand("bench", "time of every stage, and what the transaction costs");
   add_model(app, a.model);
   app.add_option("--prompt", a.prompt, "tokens to prefill")->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--decode", a.decode, "tokens to decode after them")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--decode", a.decode, "tokens to decode after them")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   app.add_flag("--stages", a.stages, "time per stage (this version shows nothing else)");
   app.add_flag("--json", a.json, "print JSON");
+}
+
+void add_verify(CLI::App& root, VerifyArguments& a) {
+  CLI::App& app = *root.add_subcommand("verify", "prove on this model and machine that histories have one set of bits");
+  add_model(app, a.model);
+  app.add_option("--budget", a.budget, "seconds; what does not fit is said")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--seed", a.seed, "of texts, cuts and faults")->capture_default_str();
+  app.add_flag("--json", a.json, "print JSON");
+}
+
+void add_snapshot(CLI::App& root, SnapshotArguments& a) {
+  using Action = SnapshotArguments::Action;
+  CLI::App& app = *root.add_subcommand("snapshot", "a session as a file: save, inspect, restore");
+  app.require_subcommand(1);
+  const auto command = [&](const char* name, const char* what, Action action) {
+    CLI::App* sub = app.add_subcommand(name, what);
+    sub->callback([&a, action] { a.action = action; });
+    if (action != Action::inspect) {
+      add_model(*sub, a.model);
+      sub->get_option("MODEL")->required();
+    }
+    sub->add_option("FILE", a.file, "the snapshot")->required();
+    sub->add_flag("--json", a.json, "print JSON");
+    return sub;
+  };
+  CLI::App* save = command("save", "run some tokens and save the session", Action::save);
+  CLI::Option* tokens = save->add_option("--tokens", a.tokens, "token ids, with commas")->delimiter(',');
+  save->add_option("-p,--prompt", a.prompt, "text, as it stands")->excludes(tokens);
+  command("inspect", "what a snapshot holds; checks every digest", Action::inspect);
+  command("restore", "load a snapshot and go on from it", Action::restore)
+      ->add_option("-n,--greedy", a.greedy, "draw this many greedy tokens and append them")
+      ->check(CLI::NonNegativeNumber);
 }
 
 }  // namespace
@@ -123,6 +167,8 @@ Arguments parse(int argc, char** argv) {
   SynthArguments synth_arguments;
   TraceArguments trace_arguments;
   BenchArguments bench_arguments;
+  VerifyArguments verify_arguments;
+  SnapshotArguments snapshot_arguments;
   add_run(app, run_arguments);
   add_inspect(app, inspect_arguments);
   add_tokenize(app, tokenize_arguments);
@@ -130,6 +176,8 @@ Arguments parse(int argc, char** argv) {
   add_synth(app, synth_arguments);
   add_trace(app, trace_arguments);
   add_bench(app, bench_arguments);
+  add_verify(app, verify_arguments);
+  add_snapshot(app, snapshot_arguments);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -141,6 +189,8 @@ Arguments parse(int argc, char** argv) {
   if (app.got_subcommand("convert")) return convert_arguments;
   if (app.got_subcommand("synth")) return synth_arguments;
   if (app.got_subcommand("bench")) return bench_arguments;
+  if (app.got_subcommand("verify")) return verify_arguments;
+  if (app.got_subcommand("snapshot")) return snapshot_arguments;
   return trace_arguments;
 }
 

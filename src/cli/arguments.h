@@ -13,12 +13,12 @@ namespace evros::cli {
 
 /// How a model is opened and run; shared by every command that runs one.
 struct ModelArguments {
-  std::string model;                   // empty: the bundled model
+  std::string model;  // empty: the bundled model
   std::string numerics = "N1", kv = "f16", kernels;
   int threads = 0;
   int64_t context = 0;
   int32_t chunk = 128;
-  std::string ple = "disk";            // or "ram"
+  std::string ple = "disk";  // or "ram"
   uint64_t ple_memory_mb = 64;
 };
 
@@ -26,14 +26,15 @@ struct RunArguments {
   ModelArguments model;
   std::string prompt, file, system;
   bool has_prompt = false;
-  bool raw = false;                    // no chat template
+  std::string session;  // file to go on from and to save to
+  bool raw = false;     // no chat template
   bool think = false, no_think = false;
-  bool quiet = false;                  // no statistics
+  bool quiet = false;  // no statistics
   int64_t max_tokens = -1;
   std::optional<float> temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
   std::optional<int32_t> top_k;
   std::optional<uint64_t> seed;
-  std::vector<std::string> stop, logit_bias;   // "ID=VALUE"
+  std::vector<std::string> stop, logit_bias;  // "ID=VALUE"
   std::vector<int32_t> stop_ids;
   bool ignore_eos = false, show_special = false;
 };
@@ -47,7 +48,7 @@ struct TokenizeArguments {
   std::string model;
   std::string text, file;
   bool has_text = false;
-  bool plain = false;                  // special tokens are text
+  bool plain = false;  // special tokens are text
   bool json = false;
   std::vector<int32_t> decode;
 };
@@ -72,8 +73,25 @@ struct TraceArguments {
 
 struct BenchArguments {
   ModelArguments model;
-  int64_t prompt = 128, decode = 64;   // tokens
+  int64_t prompt = 128, decode = 64;  // tokens
   bool json = false, stages = true;
+};
+
+struct VerifyArguments {
+  ModelArguments model;
+  double budget = 60;  // seconds
+  uint64_t seed = 1;
+  bool json = false;
+};
+
+struct SnapshotArguments {
+  enum class Action { save, inspect, restore } action = Action::inspect;
+  ModelArguments model;
+  std::string file;  // the snapshot
+  std::vector<int32_t> tokens;
+  std::string prompt;
+  int64_t greedy = 0;
+  bool json = false;
 };
 
 /// Nothing to do: help or version was printed, or the usage was wrong; the exit code says which.
@@ -81,8 +99,8 @@ struct Exit {
   int code;
 };
 
-using Arguments = std::variant<Exit, RunArguments, InspectArguments, TokenizeArguments, ConvertArguments, SynthArguments,
-                               TraceArguments, BenchArguments>;
+using Arguments = std::variant<Exit, RunArguments, InspectArguments, TokenizeArguments, ConvertArguments,
+                               SynthArguments, TraceArguments, BenchArguments, VerifyArguments, SnapshotArguments>;
 
 Arguments parse(int argc, char** argv);
 
@@ -93,5 +111,7 @@ int convert(const ConvertArguments& arguments);
 int synth(const SynthArguments& arguments);
 int trace(const TraceArguments& arguments);
 int bench(const BenchArguments& arguments);
+int verify(const VerifyArguments& arguments);
+int snapshot(const SnapshotArguments& arguments);
 
 }  // namespace evros::cli

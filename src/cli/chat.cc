@@ -69,7 +69,7 @@ class LineEditor {
 };
 
 // A failed turn leaves the conversation as it was, so that the next message can be tried.
-void answer(Session& session, Conversation& conversation, const std::string& line, bool quiet) {
+void answer(Session& session, Conversation& conversation, const std::string& line, const RunArguments& a) {
   const auto prompt = conversation.prompt(line);
   if (!prompt.ok()) {
     fail(prompt.error());
@@ -83,8 +83,10 @@ void answer(Session& session, Conversation& conversation, const std::string& lin
     return;
   }
   std::fflush(stdout);
-  if (!quiet) print_statistics(session, *result);
-  if (const Status added = conversation.add_reply(*result); !added.ok()) fail(added.error());
+  if (!a.quiet) print_statistics(session, *result);
+  Status kept = conversation.add_reply(*result);
+  if (kept.ok()) kept = keep(session, a, &conversation);
+  if (!kept.ok()) fail(kept.error());
 }
 
 }  // namespace
@@ -93,6 +95,7 @@ int chat(Session& session, const RunArguments& a) {
   std::setlocale(LC_CTYPE, "");
   auto conversation = make_conversation(session, a);
   if (!conversation.ok()) return fail(conversation.error());
+  if (const Status resumed = resume(session, a, &*conversation); !resumed.ok()) return fail(resumed.error());
   std::printf("%s. /help lists the commands.\n", session.engine->info().model.c_str());
   LineEditor editor;
   std::string line;
@@ -108,7 +111,7 @@ int chat(Session& session, const RunArguments& a) {
     } else if (line[0] == '/') {
       std::printf("%s is not a command; /help lists them.\n", line.c_str());
     } else {
-      answer(session, *conversation, line, a.quiet);
+      answer(session, *conversation, line, a);
     }
   }
   std::printf("\n");

@@ -1,5 +1,9 @@
 #include "cli/conversation.h"
 
+#include <algorithm>
+
+#include "base/json_writer.h"
+
 namespace evros::cli {
 namespace {
 
@@ -56,6 +60,31 @@ void Conversation::clear() {
   messages_.resize(system ? 1 : 0);
   text_.clear();
   tokens_.clear();
+}
+
+std::string Conversation::save(std::span<const int32_t> held) const {
+  JsonWriter json;
+  json.begin_array();
+  for (const text::ChatMessage& message : messages_) {
+    json.begin_object().key("role").value(message.role).key("content").value(message.content.as_string());
+    if (message.reasoning_content) json.key("reasoning_content").value(*message.reasoning_content);
+    json.end_object();
+  }
+  json.end_array();
+  const bool exact = std::equal(tokens_.begin(), tokens_.end(), held.begin(), held.end());
+  return json.take() + "\n" + (exact ? text_ : "");
+}
+
+Status Conversation::resume(std::string_view saved, std::vector<int32_t> held) {
+  const size_t line = saved.find('\n');
+  EVROS_ASSIGN(std::vector<text::ChatMessage> messages, text::parse_messages(saved.substr(0, line)));
+  for (const text::ChatMessage& message : messages) {
+    if (!message.content.is_string()) return Error{Code::bad_file, "a message of the saved conversation is no text"};
+  }
+  messages_ = std::move(messages);
+  text_ = line == std::string_view::npos ? "" : saved.substr(line + 1);
+  tokens_ = std::move(held);
+  return {};
 }
 
 }  // namespace evros::cli

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -27,6 +29,12 @@ class Conversation {
   /// The reply to the last prompt.
   Status add_reply(const engine::ReplyResult& result);
   void clear();
+
+  /// What resume() needs besides the session's tokens: the messages as one line of JSON, then the text of those tokens (left out
+  /// when the session does not hold exactly what was said).
+  std::string save(std::span<const int32_t> held) const;
+  /// Becomes the saved conversation, whose session holds `held`. bad_file when it is none; the conversation is then as it was.
+  Status resume(std::string_view saved, std::vector<int32_t> held);
 
  private:
   void add(const char* role, const std::string& content);

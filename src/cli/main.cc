@@ -13,6 +13,8 @@ struct Dispatch {
   int operator()(const SynthArguments& a) const { return synth(a); }
   int operator()(const TraceArguments& a) const { return trace(a); }
   int operator()(const BenchArguments& a) const { return bench(a); }
+  int operator()(const VerifyArguments& a) const { return verify(a); }
+  int operator()(const SnapshotArguments& a) const { return snapshot(a); }
 };
 
 }  // namespace

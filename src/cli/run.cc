@@ -1,5 +1,6 @@
 // evros run: one prompt, or a chat.
 #include <cstdio>
+#include <optional>
 
 #include "cli/arguments.h"
 #include "cli/common.h"
@@ -11,28 +12,37 @@ namespace {
 
 constexpr int kInterruptedExit = 130;  // 128 + SIGINT, as shells have it
 
-Result<std::vector<int32_t>> one_shot_prompt(const Session& session, const RunArguments& a, const std::string& text) {
-  if (text.empty())
-    return Error{Code::invalid_argument, "the prompt is empty; give some text with -p, -f or on standard input"};
-  if (a.raw) return session.tokenizer.encode(text);
-  EVROS_ASSIGN(Conversation conversation, make_conversation(session, a));
-  return conversation.prompt(text);
+// Goes on from the session's file, if there is one.
+Result<std::vector<int32_t>> raw_prompt(Session& session, const RunArguments& a, const std::string& text) {
+  EVROS_TRY(resume(session, a, nullptr));
+  EVROS_ASSIGN(std::vector<int32_t> tokens, session.engine->tokens(session.id));
+  EVROS_ASSIGN(const std::vector<int32_t> fresh, session.tokenizer.encode(text));
+  tokens.insert(tokens.end(), fresh.begin(), fresh.end());
+  return tokens;
 }
 
-int one_shot(Session& session, const RunArguments& a) {
-  const Result<std::string> text = read_text(a.has_prompt, a.prompt, a.file);
-  if (!text.ok()) return fail(text.error());
-  const auto prompt = one_shot_prompt(session, a, *text);
-  if (!prompt.ok()) return fail(prompt.error());
-  const auto result = stream_reply(session, *prompt);
-  if (!result.ok()) {
-    std::printf("\n");
-    return fail(result.error());
+Result<engine::Finish> one_shot(Session& session, const RunArguments& a) {
+  EVROS_ASSIGN(const std::string text, read_text(a.has_prompt, a.prompt, a.file));
+  if (text.empty()) {
+    return Error{Code::invalid_argument, "the prompt is empty; give some text with -p, -f or on standard input"};
   }
+  std::optional<Conversation> conversation;
+  std::vector<int32_t> prompt;
+  if (a.raw) {
+    EVROS_ASSIGN(prompt, raw_prompt(session, a, text));
+  } else {
+    EVROS_ASSIGN(conversation, make_conversation(session, a));
+    EVROS_TRY(resume(session, a, &*conversation));
+    EVROS_ASSIGN(prompt, conversation->prompt(text));
+  }
+  const auto result = stream_reply(session, prompt);
   std::printf("\n");
+  if (!result.ok()) return result.error();
   std::fflush(stdout);
   if (!a.quiet) print_statistics(session, *result);
-  return result->finish == engine::Finish::cancelled ? kInterruptedExit : 0;
+  if (conversation) EVROS_TRY(conversation->add_reply(*result));
+  EVROS_TRY(keep(session, a, conversation ? &*conversation : nullptr));
+  return result->finish;
 }
 
 }  // namespace
@@ -41,7 +51,10 @@ int run(const RunArguments& a) {
   auto session = open_session(a);
   if (!session.ok()) return fail(session.error());
   const bool interactive = !a.has_prompt && a.file.empty() && io::is_terminal(io::Stream::in);
-  return interactive ? chat(*session, a) : one_shot(*session, a);
+  if (interactive) return chat(*session, a);
+  const Result<engine::Finish> finish = one_shot(*session, a);
+  if (!finish.ok()) return fail(finish.error());
+  return *finish == engine::Finish::cancelled ? kInterruptedExit : 0;
 }
 
 }  // namespace evros::cli

@@ -72,6 +72,28 @@ Result<Conversation> make_conversation(const Session& session, const RunArgument
   return conversation;
 }
 
+Status resume(Session& session, const RunArguments& a, Conversation* conversation) {
+  if (a.session.empty() || !io::real_io().exists(a.session)) return {};
+  EVROS_ASSIGN(const std::string saved, session.engine->restore(io::real_io(), a.session, session.id));
+  if (saved.empty() != (conversation == nullptr)) {
+    return Error{Code::invalid_argument, cat(a.session, " holds ",
+                                             saved.empty() ? "text without a chat; it goes on with --raw"
+                                                           : "a chat; it goes on without --raw")};
+  }
+  if (conversation == nullptr) return {};
+  EVROS_ASSIGN(std::vector<int32_t> held, session.engine->tokens(session.id));
+  const Status resumed = conversation->resume(saved, std::move(held));
+  return resumed.ok() ? resumed : Error{Code::bad_file, cat(a.session, ": ", resumed.error().message)};
+}
+
+Status keep(Session& session, const RunArguments& a, const Conversation* conversation) {
+  if (a.session.empty()) return {};
+  EVROS_ASSIGN(const std::vector<int32_t> held, session.engine->tokens(session.id));
+  if (held.empty()) return {};
+  return session.engine->save(io::real_io(), session.id, a.session,
+                              conversation == nullptr ? "" : conversation->save(held));
+}
+
 Result<engine::ReplyResult> stream_reply(Session& session, std::span<const int32_t> prompt) {
   session.interrupted->store(false);
   return engine::reply(

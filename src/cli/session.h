@@ -28,6 +28,13 @@ Result<Session> open_session(const RunArguments& arguments);
 /// The model's chat format with the system message of the arguments.
 Result<Conversation> make_conversation(const Session& session, const RunArguments& arguments);
 
+/// With --session FILE and such a file: the session becomes what it holds, and so does `conversation`; without one (--raw) the
+/// file must hold no conversation. Otherwise nothing.
+Status resume(Session& session, const RunArguments& arguments, Conversation* conversation);
+
+/// With --session FILE: writes session and conversation there. An empty session is not written.
+Status keep(Session& session, const RunArguments& arguments, const Conversation* conversation);
+
 /// Streams one reply to standard output. Ctrl-C ends the reply, not the program.
 Result<engine::ReplyResult> stream_reply(Session& session, std::span<const int32_t> prompt);
 

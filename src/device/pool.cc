@@ -88,6 +88,10 @@ struct Pool::State {
   }
 };
 
+int thread_count(int asked) {
+  return asked > 0 ? asked : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
 Pool::Pool(int threads) : state_(std::make_unique<State>()) {
   CHECK(threads >= 1);
   state_->threads = threads;

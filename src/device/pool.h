@@ -8,6 +8,9 @@
 
 namespace evros::device {
 
+/// Threads to use when `asked` were asked for: that many, or one per core for 0.
+int thread_count(int asked);
+
 /// Owns its threads; they sleep when there is nothing to do and end with it.
 class Pool {
  public:

@@ -1,18 +1,14 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "base/str.h"
 #include "engine/engine_impl.h"
+#include "engine/self_test.h"
 
 namespace evros::engine {
 
 namespace {
-
-int thread_count(int asked) {
-  return asked > 0 ? asked : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-}
 
 Result<const kernels::Kernels*> choose_kernels(const std::string& name) {
   if (name.empty()) return &kernels::best_host_kernels();
@@ -52,7 +48,7 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, const std::string& path, const EngineOptions& options) {
-  return load(io, device::make_host_device(thread_count(options.threads)), path, options);
+  return load(io, device::make_host_device(device::thread_count(options.threads)), path, options);
 }
 
 Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device::Device> device,
@@ -67,6 +63,7 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device:
   impl->model.hyper = impl->file->hyper();
   impl->model.state = model::make_state_layout(impl->model.hyper, impl->model.numerics.kv);
   impl->device = std::move(device);
+  EVROS_TRY(self_test(*impl->model.kernels, *impl->device));
 
   const format::Tensor* table = impl->model.hyper.ple.empty() ? nullptr : impl->file->find(kTableName);
   if (table != nullptr) {
@@ -87,7 +84,7 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device:
   info.numerics = impl->model.numerics.id();
   info.kernels = impl->model.kernels->name;
   info.device = impl->device->name();
-  info.threads = thread_count(options.threads);
+  info.threads = device::thread_count(options.threads);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 
@@ -135,7 +132,8 @@ Result<std::vector<Status>> Engine::run_chunk(std::span<const ChunkRow> rows, co
                      impl_->options.batch, " sequences and at most ", impl_->options.chunk, " tokens at once")};
   }
   if (options.all_logits && !impl_->options.all_logits) {
-    return Error{Code::invalid_argument, "the logits of every token were asked for; this engine was loaded without all_logits"};
+    return Error{Code::invalid_argument,
+                 "the logits of every token were asked for; this engine was loaded without all_logits"};
   }
   EVROS_ASSIGN(state::Transaction transaction, impl_->store->begin(appends));
   std::vector<ForwardRow> forward;

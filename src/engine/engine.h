@@ -141,6 +141,19 @@ class Engine {
   /// Reads everything that the session owns: 150 MB and more for a real model.
   Result<Digests> digests(SessionId session) const;
 
+  /// Writes the session and `attachment` (bytes of the caller's, at most 64 MiB) as one file that is whole or not there
+  /// (S9). The session stays as it is, also while later chunks run.
+  Status save(io::Io& io, SessionId session, const std::string& path, std::string_view attachment = {});
+  /// A new session, or the given one instead of what it held, from a file; it goes on with the same bits. Everything in
+  /// the file is checked first: damage is bad_file; another model, other numerics (K/V type included) or a longer
+  /// history than the context are refused. Returns the attachment.
+  struct Restored {
+    SessionId session;
+    std::string attachment;
+  };
+  Result<Restored> restore(io::Io& io, const std::string& path);
+  Result<std::string> restore(io::Io& io, const std::string& path, SessionId session);
+
   /// SHA-256 of what makes the model this model (docs/state.md "Model identity"), 64 hexadecimal digits. Reads 8 KiB of
   /// each tensor the first time.
   Result<std::string> model_identity();
@@ -150,6 +163,8 @@ class Engine {
   explicit Engine(std::unique_ptr<Impl> impl);
   /// Appends chunk by chunk, publishing each.
   Status append_chunks(SessionId session, std::span<const int32_t> tokens, const ChunkOptions& options);
+  /// Puts the file's image into the spare sequence; returns the attachment.
+  Result<std::string> restore_spare(io::Io& io, const std::string& path);
   /// Makes `history` and `tokens` in the spare sequence and lets that replace the image that was `seen`.
   Result<int64_t> rewrite_hidden(SessionId session, uint64_t seen, std::vector<int32_t> history,
                                  std::span<const int32_t> tokens, const ChunkOptions& options);

@@ -10,8 +10,13 @@
 #include "engine/engine.h"
 #include "engine/forward.h"
 #include "engine/weight_loader.h"
+#include "state/digest.h"
+#include "state/snapshot.h"
 
 namespace evros::engine {
+
+/// Raw digests under the names and the numerics id that callers see.
+Digests name_digests(const std::string& numerics, const std::vector<state::OwnerDigest>& all);
 
 struct Engine::Impl {
   EngineOptions options;
@@ -32,6 +37,9 @@ struct Engine::Impl {
   Status check_tokens(std::span<const int32_t> tokens) const;
   /// Raw ids before the public frontier, newest first, as ForwardRow wants them.
   Result<std::vector<int64_t>> history(SessionId session) const;
+  Result<state::SnapshotIdentity> snapshot_identity();
+  /// View::changed() of the session.
+  Result<uint64_t> image_number(SessionId session) const;
   /// Gives the spare the longest image known that is the session's first tokens, at most `most`; returns how many.
   Result<int64_t> start_spare(SessionId session, int64_t most);
 };

@@ -119,11 +119,11 @@ Result<std::vector<Status>> Forward::read_status(size_t sequences) {
     if (words[s] & kernels::kIndexRange) {
       statuses[s] = Error{Code::device, "a kernel met an index outside its table"};
     } else if (words[s] & kernels::kCacheOverflow) {  // before what it leads to: attention then reads infinity
-      statuses[s] = Error{Code::non_finite, cat("a key or value is too large for the cache type of ", model_.numerics.id(),
-                                                "; --kv f32 or bf16 holds it")};
+      statuses[s] = Error{Code::non_finite, cat("a key or value is too large for the cache type of ",
+                                                model_.numerics.id(), "; --kv f32 or bf16 holds it")};
     } else if (words[s] & kernels::kNonFinite) {
-      statuses[s] = Error{Code::non_finite, cat("a stage produced NaN or infinity in tokens ", sequence_[s].position, " to ",
-                                                sequence_[s].position + sequence_[s].rows - 1)};
+      statuses[s] = Error{Code::non_finite, cat("a stage produced NaN or infinity in tokens ", sequence_[s].position,
+                                                " to ", sequence_[s].position + sequence_[s].rows - 1)};
     }
   }
   return statuses;

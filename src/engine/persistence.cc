@@ -1,27 +1,70 @@
 // What leaves the process or compares across processes: digests, the model's identity, snapshots.
+#include "base/str.h"
 #include "engine/engine_impl.h"
 #include "engine/identity.h"
+#include "engine/snapshot_info.h"
 #include "state/digest.h"
+#include "state/snapshot.h"
 
 namespace evros::engine {
 
 Result<Digests> Engine::digests(SessionId session) const {
   EVROS_ASSIGN(const state::View view, impl_->store->view(session));
   EVROS_ASSIGN(const std::vector<state::OwnerDigest> all, state::owner_digests(*impl_->store, view));
-  Digests out;
-  out.numerics = impl_->info.numerics;
-  for (const auto& [owner, digest] : all) {
-    out.owners.push_back({std::string(state::owner_name(owner)), hex(state::under_numerics(out.numerics, digest))});
+  return name_digests(impl_->info.numerics, all);
+}
+
+Result<state::SnapshotIdentity> Engine::Impl::snapshot_identity() {
+  if (!identity.has_value()) {
+    EVROS_ASSIGN(identity, engine::model_identity(*file));
   }
-  out.combined = hex(state::combined(out.numerics, all));
-  return out;
+  return state::SnapshotIdentity{*identity, info.numerics};
+}
+
+Result<uint64_t> Engine::Impl::image_number(SessionId session) const {
+  EVROS_ASSIGN(const state::View view, store->view(session));
+  return view.changed();
 }
 
 Result<std::string> Engine::model_identity() {
-  if (!impl_->identity.has_value()) {
-    EVROS_ASSIGN(impl_->identity, engine::model_identity(*impl_->file));
-  }
-  return hex(*impl_->identity);
+  EVROS_ASSIGN(const state::SnapshotIdentity identity, impl_->snapshot_identity());
+  return hex(identity.model);
+}
+
+Status Engine::save(io::Io& io, SessionId session, const std::string& path, std::string_view attachment) {
+  EVROS_ASSIGN(const state::View view, impl_->store->view(session));
+  EVROS_ASSIGN(const state::SnapshotIdentity identity, impl_->snapshot_identity());
+  return state::save_snapshot(io, path, *impl_->store, view, identity, std::as_bytes(std::span(attachment)));
+}
+
+Result<std::string> Engine::restore_spare(io::Io& io, const std::string& path) {
+  EVROS_ASSIGN(const state::Snapshot snapshot, state::Snapshot::open(io, path));
+  EVROS_ASSIGN(const state::SnapshotIdentity identity, impl_->snapshot_identity());
+  EVROS_ASSIGN(std::string attachment, snapshot.attachment());
+  EVROS_TRY(impl_->store->reset(impl_->spare));
+  EVROS_TRY(snapshot.restore(*impl_->store, impl_->spare, identity));
+  EVROS_ASSIGN(const std::vector<int32_t> held, tokens(impl_->spare));
+  const Status known = impl_->check_tokens(held);
+  if (known.ok()) return attachment;
+  (void)impl_->store->reset(impl_->spare);
+  return Error{Code::bad_file, cat(path, ": ", known.error().message)};
+}
+
+Result<Engine::Restored> Engine::restore(io::Io& io, const std::string& path) {
+  EVROS_ASSIGN(std::string attachment, restore_spare(io, path));
+  const Result<SessionId> session = impl_->store->fork(impl_->spare);
+  (void)impl_->store->reset(impl_->spare);  // gives its pages back now; if that is refused, the next user does
+  if (!session.ok()) return session.error();
+  return Restored{*session, std::move(attachment)};
+}
+
+Result<std::string> Engine::restore(io::Io& io, const std::string& path, SessionId session) {
+  EVROS_ASSIGN(const uint64_t seen, impl_->image_number(session));
+  EVROS_ASSIGN(std::string attachment, restore_spare(io, path));
+  const Status shown = impl_->store->replace(session, impl_->spare, seen);
+  if (shown.ok()) return attachment;
+  (void)impl_->store->reset(impl_->spare);
+  return shown.error();
 }
 
 }  // namespace evros::engine

@@ -18,19 +18,17 @@ struct RequestState {
 
 bool cancelled(const std::atomic<bool>* cancel) { return cancel != nullptr && cancel->load(std::memory_order_relaxed); }
 
-// Appends what the session lacks of the prompt; returns how many tokens it had.
+// Makes the prompt the session's history in one step; returns how many tokens needed no computing.
 Result<int64_t> bring_to_prompt(Engine& engine, SessionId session, std::span<const int32_t> prompt,
                                 const std::atomic<bool>* cancel) {
   EVROS_ASSIGN(const std::vector<int32_t> held, engine.tokens(session));
-  const bool prefix = held.size() <= prompt.size() && std::equal(held.begin(), held.end(), prompt.begin());
+  const auto split = std::mismatch(held.begin(), held.end(), prompt.begin(), prompt.end());
+  const auto common = static_cast<size_t>(split.first - held.begin());
   if (static_cast<int64_t>(prompt.size()) > engine.info().plan.context) {
     return Error{Code::invalid_argument,
                  cat("the prompt has ", prompt.size(), " tokens; the context holds ", engine.info().plan.context)};
   }
-  if (!prefix) EVROS_TRY(engine.reset(session));
-  const size_t reused = prefix ? held.size() : 0;
-  if (reused < prompt.size()) EVROS_TRY(engine.append(session, prompt.subspan(reused), {.cancel = cancel}));
-  return static_cast<int64_t>(reused);
+  return engine.rewrite(session, static_cast<int64_t>(common), prompt.subspan(common), {.cancel = cancel});
 }
 
 bool stops(const ReplyParams& params, const text::Tokenizer& tokenizer, int32_t id) {

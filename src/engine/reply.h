@@ -47,10 +47,10 @@ struct ReplyResult {
 /// Shown text as it becomes settled; whole UTF-8 characters.
 using OnText = std::function<void(std::string_view)>;
 
-/// Answers `prompt` (at least one token). Tokens that the session already holds are reused when they are a prefix of
-/// the prompt; otherwise the session is reset first. After a reply the session holds prompt and reply (the stop token
-/// and the last token of a reply cut by length excepted). Cancelled is a result, not an error: the session keeps what
-/// was published.
+/// Answers `prompt` (at least one token). First the prompt becomes the session's history, in one step: what the session holds
+/// of it is kept, the rest is computed (Engine::rewrite). After a reply the session holds prompt and reply (the stop token and
+/// the last token of a reply cut by length excepted). Cancelled is a result, not an error: before the first token the session
+/// is as it was, later it holds the prompt and what was published of the reply.
 Result<ReplyResult> reply(Engine& engine, io::Io& clock, SessionId session, std::span<const int32_t> prompt,
                           const ReplyParams& params, const text::Tokenizer& tokenizer, const OnText& on_text,
                           const std::atomic<bool>* cancel = nullptr);

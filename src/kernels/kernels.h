@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "device/device.h"
 #include "format/tensor_type.h"
@@ -410,6 +411,8 @@ struct Kernels {
 const Kernels& ref_kernels();
 /// The same source compiled with hardware fused multiply-add; null where the CPU has none.
 const Kernels* ref_fma_kernels();
+/// Every table that this machine can run, slowest first.
+std::vector<const Kernels*> host_tables();
 /// The fastest table this CPU can run.
 const Kernels& best_host_kernels();
 /// Host tables by name ("ref", "ref-fma"), null when unknown or not runnable here.

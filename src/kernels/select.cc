@@ -24,16 +24,19 @@ const Kernels* ref_fma_kernels() {
   return nullptr;
 }
 
-const Kernels& best_host_kernels() {
-  const Kernels* fma = ref_fma_kernels();
-  return fma != nullptr ? *fma : ref_kernels();
+std::vector<const Kernels*> host_tables() {
+  std::vector<const Kernels*> tables{&ref_kernels()};
+  if (const Kernels* fma = ref_fma_kernels()) tables.push_back(fma);
+  return tables;
 }
 
+const Kernels& best_host_kernels() { return *host_tables().back(); }
+
 const Kernels* host_kernels(const char* name) {
-  const std::string_view wanted = name;
-  if (wanted == ref_kernels().name) return &ref_kernels();
-  const Kernels* fma = ref_fma_kernels();
-  return fma != nullptr && wanted == fma->name ? fma : nullptr;
+  for (const Kernels* table : host_tables()) {
+    if (std::string_view(table->name) == name) return table;
+  }
+  return nullptr;
 }
 
 bool can_multiply(format::TensorType type) {

@@ -23,14 +23,16 @@ Digest tokens_digest(const View& view) {
 
 }  // namespace
 
+Digest frontier_digest(int64_t frontier) {
+  TreeDigest tree;
+  tree.update(std::as_bytes(std::span(&frontier, 1)));
+  return tree.root();
+}
+
 Result<Digest> owner_digest(const Store& store, const View& view, Owner owner) {
   if (owner == Owner::tokens) return tokens_digest(view);
+  if (owner == Owner::frontier) return frontier_digest(view.frontier());
   TreeDigest tree;
-  if (owner == Owner::frontier) {
-    const int64_t frontier = view.frontier();
-    tree.update(std::as_bytes(std::span(&frontier, 1)));
-    return tree.root();
-  }
   std::vector<std::byte> buffer;
   const Status read = for_runs(store.layout(), owner, view.frontier(), [&](const Run& run) -> Status {
     buffer.resize(run.bytes);

@@ -20,6 +20,9 @@ struct OwnerDigest {
 /// megabyte at a time; fails with the device's error. The thread that drives the device calls this.
 Result<Digest> owner_digest(const Store& store, const View& view, Owner owner);
 
+/// Of the owner `frontier` with this value.
+Digest frontier_digest(int64_t frontier);
+
 /// Of every owner that images of this store have, in the order of the enum.
 Result<std::vector<OwnerDigest>> owner_digests(const Store& store, const View& view);
 

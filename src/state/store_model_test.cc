@@ -19,6 +19,12 @@ struct Held {
   Tokens expected;
 };
 
+struct Kept {
+  CheckpointId id;
+  SlotId owner;
+  Tokens expected;
+};
+
 struct Flight {
   Transaction transaction;
   std::vector<std::pair<SlotId, Tokens>> parts;
@@ -33,7 +39,7 @@ class Model {
   }
 
   void step() {
-    switch (below(16)) {
+    switch (below(20)) {
       case 0:
         open();
         break;
@@ -65,16 +71,30 @@ class Model {
       case 12:
         publish();
         break;
+      case 13:
+        checkpoint();
+        break;
+      case 14:
+        rewind();
+        break;
+      case 15:
+        take_over();
+        break;
+      case 16:
+        if (below(3) == 0) release();
+        break;
       default:
         begin();
         break;
     }
+    check_checkpoints();
   }
 
   void check_all() {
     store_->check_consistency();
     for (const auto& [slot, sequence] : live_) check_one(sequence.first, sequence.second);
     for (const Held& held : views_) ASSERT_TRUE(toy::shows(layout_, held.view, held.expected));
+    check_checkpoints();
   }
 
   void finish() {
@@ -82,6 +102,7 @@ class Model {
     check_all();
     views_.clear();
     while (!live_.empty()) {
+      check_checkpoints();
       ASSERT_TRUE(store_->close(live_.begin()->second.first).ok());
       live_.erase(live_.begin());
     }
@@ -91,7 +112,9 @@ class Model {
     EXPECT_EQ(usage.banks, 0);
     EXPECT_EQ(usage.pages, 0);
     EXPECT_EQ(usage.records, 1);
-    for (const char* name : {"begin", "publish", "fork", "reset", "close", "busy", "out_of_memory", "too long"}) {
+    EXPECT_EQ(usage.checkpoints, 0);
+    for (const char* name : {"begin", "publish", "fork", "reset", "close", "busy", "out_of_memory", "too long",
+                             "checkpoint", "rewind", "assign", "replace", "release"}) {
       EXPECT_GT(count_[name], 0) << name << " never happened: the test lost its reach";
     }
   }
@@ -167,6 +190,92 @@ class Model {
     ASSERT_EQ(after.pages, before.pages);
     live_[id->slot] = {*id, live_[from.slot].second};
     ++count_["fork"];
+  }
+
+  static bool begins(const Tokens& tokens, const Tokens& with) {
+    return with.size() <= tokens.size() && std::equal(with.begin(), with.end(), tokens.begin());
+  }
+
+  // A checkpoint lives exactly as long as its sequence begins with it.
+  void check_checkpoints() {
+    std::erase_if(kept_, [&](const Kept& kept) {
+      const auto owner = live_.find(kept.owner.slot);
+      const bool stays =
+          owner != live_.end() && owner->second.first == kept.owner && begins(owner->second.second, kept.expected);
+      EXPECT_EQ(store_->frontier(kept.id).ok(), stays);
+      return !stays;
+    });
+    ASSERT_EQ(store_->usage().checkpoints, static_cast<int32_t>(kept_.size()));
+  }
+
+  void checkpoint() {
+    if (live_.empty()) return;
+    const SlotId id = any_live();
+    check_checkpoints();
+    const auto made = store_->checkpoint(id);
+    if (!made.ok()) return note(made.error());
+    kept_.push_back({*made, id, live_[id.slot].second});
+    ++count_["checkpoint"];
+  }
+
+  void release() {
+    check_checkpoints();
+    if (kept_.empty()) return;
+    const size_t i = below(kept_.size());
+    ASSERT_TRUE(store_->release(kept_[i].id).ok());
+    EXPECT_EQ(store_->release(kept_[i].id).error().code, Code::stale);
+    kept_.erase(kept_.begin() + static_cast<ptrdiff_t>(i));
+    ++count_["release"];
+  }
+
+  // To the checkpoint of any sequence, or to the nearest of its own history.
+  void rewind() {
+    check_checkpoints();
+    if (kept_.empty() || live_.empty()) return;
+    const SlotId id = any_live();
+    Kept to = kept_[below(kept_.size())];
+    if (below(2) == 0) {
+      const size_t most = below(live_[id.slot].second.size() + 1);
+      size_t best = 0;
+      bool any = false;
+      for (const Kept& kept : kept_) {
+        if (kept.expected.size() > most || !begins(live_[id.slot].second, kept.expected)) continue;
+        any = true;
+        best = std::max(best, kept.expected.size());
+      }
+      const auto nearest = store_->nearest_checkpoint(id, static_cast<int64_t>(most));
+      ASSERT_EQ(nearest.ok(), any);
+      if (!any) return;
+      ASSERT_EQ(*store_->frontier(*nearest), static_cast<int64_t>(best));
+      to = {*nearest, id,
+            Tokens(live_[id.slot].second.begin(), live_[id.slot].second.begin() + static_cast<ptrdiff_t>(best))};
+    }
+    const Status status = store_->rewind(id, to.id);
+    if (!status.ok()) return note(status.error());
+    ASSERT_FALSE(in_flight(id));
+    live_[id.slot].second = to.expected;
+    ++count_["rewind"];
+  }
+
+  void take_over() {
+    if (live_.empty()) return;
+    const SlotId target = any_live(), source = any_live();
+    const bool keeps = below(2) == 0;
+    const bool outdated = below(8) == 0;
+    const uint64_t seen = store_->view(target)->changed() - (outdated ? 1 : 0);
+    const Status status = keeps ? store_->assign(target, source) : store_->replace(target, source, seen);
+    if (!status.ok() && status.error().code == Code::invalid_argument) {
+      ASSERT_TRUE(!keeps && target == source);
+      return;
+    }
+    if (!status.ok()) return note(status.error());
+    ASSERT_FALSE(in_flight(target) || (outdated && !keeps));
+    live_[target.slot].second = live_[source.slot].second;
+    if (!keeps) {
+      ASSERT_FALSE(in_flight(source));
+      live_[source.slot].second.clear();
+    }
+    ++count_[keeps ? "assign" : "replace"];
   }
 
   void take_view() {
@@ -258,6 +367,7 @@ class Model {
   std::vector<SlotId> dead_;
   std::vector<Held> views_;
   std::vector<Flight> flights_;
+  std::vector<Kept> kept_;
   std::map<std::string, int> count_;
 };
 
@@ -272,16 +382,16 @@ void run(uint32_t seed, Limits limits, int steps) {
 }
 
 TEST(StoreModel, any_sequence_of_operations_shows_exactly_the_published_histories) {
-  run(1, {.slots = 6, .banks = 40, .pages = 90, .max_tokens = 120, .records = 16}, 20000);
+  run(1, {.slots = 6, .checkpoints = 8, .banks = 40, .pages = 90, .max_tokens = 120, .records = 16}, 20000);
 }
 
 TEST(StoreModel, the_same_when_banks_pages_and_records_are_scarce) {
-  run(2, {.slots = 4, .banks = 8, .pages = 24, .max_tokens = 60, .records = 5}, 20000);
+  run(2, {.slots = 4, .checkpoints = 3, .banks = 8, .pages = 24, .max_tokens = 60, .records = 5}, 20000);
 }
 
 TEST(StoreModel, the_same_with_other_seeds) {
   for (uint32_t seed = 10; seed < 20; ++seed) {
-    run(seed, {.slots = 5, .banks = 12, .pages = 40, .max_tokens = 40, .records = 8}, 3000);
+    run(seed, {.slots = 5, .checkpoints = 4, .banks = 12, .pages = 40, .max_tokens = 40, .records = 8}, 3000);
   }
 }
 

@@ -100,6 +100,7 @@ class StoreTest : public testing::Test {
     EXPECT_EQ(before.banks, after.banks);
     EXPECT_EQ(before.pages, after.pages);
     EXPECT_EQ(before.records, after.records);
+    EXPECT_EQ(before.checkpoints, after.checkpoints);
     store_->check_consistency();
   }
 
@@ -424,6 +425,92 @@ TEST_F(StoreTest, creation_refuses_impossible_limits_and_keeps_nothing_when_memo
   device_.uploads_fail = true;
   EXPECT_EQ(code([](Limits&) {}), "device");
   EXPECT_EQ(device_.held, 0);
+}
+
+TEST_F(StoreTest, a_checkpoint_copies_nothing_and_survives_the_growth_of_its_sequence_over_the_shared_page) {
+  make({.slots = 1, .checkpoints = 1, .banks = 4, .pages = 6, .max_tokens = 40, .records = 4});
+  const SlotId id = open();
+  append(id, some_tokens(11));
+  const Usage before = store_->usage();
+  const auto kept = store_->checkpoint(id);
+  ASSERT_TRUE(kept.ok());
+  EXPECT_EQ(store_->usage().banks, before.banks);
+  EXPECT_EQ(store_->usage().pages, before.pages);
+  expect_refused(
+      Code::busy, [&] { return store_->checkpoint(id); }, "1 checkpoints");
+  for (int32_t round = 0; round < 5; ++round) {
+    append(id, some_tokens(9, 100 * round));
+    ASSERT_TRUE(store_->rewind(id, *kept).ok());
+    EXPECT_TRUE(shows(id, some_tokens(11)));
+    EXPECT_EQ(store_->usage().banks, before.banks);
+    EXPECT_EQ(store_->usage().pages, before.pages);
+    store_->check_consistency();
+  }
+  ASSERT_TRUE(store_->close(id).ok());
+  EXPECT_EQ(store_->release(*kept).error().code, Code::stale);
+  EXPECT_EQ(store_->usage().pages, 0);
+}
+
+TEST_F(StoreTest, rewinding_and_replacing_are_refused_in_flight_and_when_the_target_moved_on) {
+  make({.slots = 2, .checkpoints = 1, .banks = 7, .pages = 12, .max_tokens = 40, .records = 6});
+  const SlotId a = open(), b = open();
+  append(a, some_tokens(5));
+  append(b, some_tokens(3, 50));
+  const auto kept = store_->checkpoint(a);
+  const uint64_t seen = store_->view(a)->changed();
+  {
+    const auto flight = begin(a, some_tokens(2));
+    ASSERT_TRUE(flight.ok());
+    expect_refused(
+        Code::busy, [&] { return store_->rewind(a, *kept); }, "in flight");
+    expect_refused(
+        Code::busy, [&] { return store_->assign(a, b); }, "in flight");
+    expect_refused(
+        Code::busy, [&] { return store_->replace(a, b, seen); }, "in flight");
+    expect_refused(
+        Code::busy, [&] { return store_->replace(b, a, 0); }, "in flight");
+  }
+  append(b, some_tokens(1, 53));
+  EXPECT_EQ(store_->view(a)->changed(), seen);  // another sequence's publication is none of ours
+  append(a, some_tokens(1, 5));
+  expect_refused(
+      Code::busy, [&] { return store_->replace(a, b, seen); }, "changed");
+  expect_refused(
+      Code::invalid_argument, [&] { return store_->replace(a, a, store_->view(a)->changed()); }, "itself");
+  EXPECT_TRUE(shows(a, some_tokens(6)));
+  ASSERT_TRUE(store_->replace(a, b, store_->view(a)->changed()).ok());
+  EXPECT_TRUE(shows(a, some_tokens(4, 50)));
+  EXPECT_TRUE(shows(b, {}));
+  EXPECT_FALSE(store_->frontier(*kept).ok());  // its sequence has another history now
+  store_->check_consistency();
+}
+
+TEST_F(StoreTest, the_digest_of_the_tokens_is_kept_right_over_leaves_forks_and_rewinds) {
+  make({.slots = 2, .checkpoints = 1, .banks = 6, .pages = 1200, .max_tokens = 4000, .records = 6});
+  const SlotId a = open();
+  const auto right = [&](SlotId id) {
+    const auto view = store_->view(id);
+    Tokens tokens(static_cast<size_t>(view->frontier()));
+    view->tokens(0, tokens);
+    TreeDigest tree;
+    tree.update(std::as_bytes(std::span(tokens)));
+    return view->tokens_digest() == tree.root();
+  };
+  EXPECT_TRUE(right(a));
+  for (const size_t step : {1u, 1000u, 22u, 1u, 1u, 1024u, 1023u, 3u}) {  // around the leaves of 1024
+    append(a, some_tokens(step, static_cast<int32_t>(*store_->frontier(a))));
+    EXPECT_TRUE(right(a)) << *store_->frontier(a);
+    ASSERT_TRUE(step != 1023 || store_->checkpoint(a).ok());
+  }
+  const auto b = store_->fork(a);
+  append(*b, some_tokens(100, 9000));
+  EXPECT_TRUE(right(*b));
+  append(a, some_tokens(500, 7000));
+  ASSERT_TRUE(store_->rewind(a, *store_->nearest_checkpoint(a, 3100)).ok());
+  EXPECT_EQ(*store_->frontier(a), 3072);
+  EXPECT_TRUE(right(a) && right(*b));
+  append(a, some_tokens(1, 1));
+  EXPECT_TRUE(right(a));
 }
 
 }  // namespace
