@@ -2,6 +2,8 @@
 // after prefix reuse, rejected drafts, forks, refused appends and reused slots, the image must be, bit for bit, that of
 // a cold run over the same tokens. On the micro model, whose PLE history, convolutions and index blocks are a few
 // tokens long, so that every border between them is crossed.
+#include <filesystem>
+
 #include "users.h"
 
 namespace evros::tests {
@@ -236,6 +238,29 @@ TEST(RolledBack, ByAnyNumberOfTokensEveryOwnerIsOfTheSameMoment) {
     }
   }
   engine->store().check_consistency();
+}
+
+// Saved after every length around the borders, read by an engine that never saw the text, and continued at once.
+TEST(SavedSession, ContinuesInAFreshEngineAsIfItHadNeverLeft) {
+  const auto first = load_micro({});
+  const Tokens text = draw_tokens(*first, 111, 70), then = draw_tokens(*first, 112, 6);
+  const std::string path = testing::TempDir() + "evros_users_state_test.evros";
+  for (const size_t length : {1u, 2u, 3u, 21u, 64u, 66u}) {
+    SCOPED_TRACE(length);
+    const auto session = must_open(*first);
+    must_append(*first, session, first_of(text, length));
+    ASSERT_TRUE(first->save(io::real_io(), session, path).ok());
+    must_append(*first, session, after(text, length));  // what happens here after saving is not in the file
+    must_close(*first, session);
+    const auto fresh = load_micro({.sessions = 2});
+    const auto restored = must_open(*fresh);
+    const auto result = fresh->restore(io::real_io(), path, restored);
+    ASSERT_TRUE(result.ok()) << result.error().message;
+    EXPECT_EQ(whole_of(*fresh, restored), cold_whole(cold_micro(), first_of(text, length)));
+    must_append(*fresh, restored, then);
+    EXPECT_EQ(whole_of(*fresh, restored), cold_whole(cold_micro(), first_of(text, length) + then));
+  }
+  std::filesystem::remove(path);
 }
 
 TEST(ReusedSlot, RemembersNothingOfAnyEarlierRequest) {
