@@ -1,6 +1,6 @@
 # evros_library(folder DEPS other folders... [LIBS public libraries...] [PRIVATE_LIBS libraries...])
 # A static library from src/<folder>/**.cc and, from **_test.cc, one test program <folder>_test.
-# src/<folder>/*_fuzz.cc become libFuzzer programs when EVROS_FUZZ is on; src/<folder>/main.cc is left to the caller.
+# The folder sim lies beside src/. src/<folder>/*_fuzz.cc become libFuzzer programs when EVROS_FUZZ is on; src/<folder>/main.cc is left to the caller.
 #
 # Two targets gather what the caller would otherwise have to list: evros_tests builds every test program that this
 # configuration has, evros_fuzzers every fuzz program, whose names also stand in <build>/fuzzers.txt.
@@ -30,7 +30,11 @@ endfunction()
 function(evros_library folder)
   cmake_parse_arguments(ARG "" "" "DEPS;LIBS;PRIVATE_LIBS" ${ARGN})
   set_property(GLOBAL APPEND PROPERTY EVROS_FOLDERS ${folder})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.cc)
+  set(root ${CMAKE_SOURCE_DIR}/src)
+  if(folder STREQUAL "sim")
+    set(root ${CMAKE_SOURCE_DIR})  # beside src/: no part of the product but of its tests and of verify
+  endif()
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${root}/${folder}/*.cc)
   list(FILTER sources EXCLUDE REGEX "/cuda/")  # a backend of its own: cmake/cuda.cmake
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
@@ -41,7 +45,7 @@ function(evros_library folder)
     return()
   endif()
   add_library(${folder} STATIC ${sources})
-  target_include_directories(${folder} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  target_include_directories(${folder} PUBLIC ${CMAKE_SOURCE_DIR}/src ${root})
   foreach(dep ${ARG_DEPS})
     if(TARGET ${dep})
       target_link_libraries(${folder} PUBLIC ${dep})

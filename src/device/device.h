@@ -53,8 +53,8 @@ class Buffer {
 
 /// What kernels run on: the host's pool, or a GPU stream. Handed to every kernel.
 struct Queue {
-  Pool* pool = nullptr;      // host
-  void* stream = nullptr;    // cudaStream_t
+  Pool* pool = nullptr;    // host
+  void* stream = nullptr;  // cudaStream_t
 };
 
 /// A block of floats that a stage wrote: `rows` rows of `width`, row r at data + r * stride.
@@ -65,18 +65,18 @@ struct StageOutput {
 
 /// One stage of the forward pass, as the device sees it; sim/ hangs its faults on these.
 struct StageInfo {
-  std::string_view name;     // "gdn_delta"
-  int32_t layer;             // -1 where the stage belongs to no layer
-  int32_t index;             // place in the stage list
-  std::span<const StageOutput> outputs;
-  std::span<uint32_t> status;   // one word per sequence of the batch, device memory
+  std::string_view name;                 // "gdn_delta"
+  int32_t layer;                         // -1 where the stage belongs to no layer
+  int32_t index;                         // place in the stage list
+  std::span<const StageOutput> outputs;  // none for the finite check that follows a stage
+  std::span<uint32_t> status;            // one word per sequence of the batch, device memory
 };
 
 class Device {
  public:
   virtual ~Device() = default;
-  virtual std::string_view name() const = 0;      // "cpu", "cuda:0"
-  virtual bool host_addressable() const = 0;      // may host code dereference its memory
+  virtual std::string_view name() const = 0;  // "cpu", "cuda:0"
+  virtual bool host_addressable() const = 0;  // may host code dereference its memory
   /// Fails with out_of_memory, naming `what` and the bytes. Content is undefined.
   virtual Result<Buffer> allocate(uint64_t bytes, std::string_view what) = 0;
   /// Gives memory of allocate() back; Buffer is the one that calls it.

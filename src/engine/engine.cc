@@ -44,15 +44,32 @@ Result<std::vector<int64_t>> Engine::Impl::history(SessionId session) const {
   return ids;
 }
 
+Result<std::vector<Status>> Engine::Impl::attempt(std::span<const ChunkRow> rows,
+                                                  std::span<const state::Append> appends, const ChunkOptions& chunk) {
+  EVROS_ASSIGN(state::Transaction transaction, store->begin(appends));
+  std::vector<ForwardRow> forward_rows;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EVROS_ASSIGN(std::vector<int64_t> before, history(rows[i].session));
+    forward_rows.push_back({&transaction.images()[i], rows[i].tokens, std::move(before)});
+  }
+  EVROS_ASSIGN(std::vector<Status> statuses, forward->run(forward_rows, chunk));
+  const auto clean = std::make_unique<bool[]>(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) clean[i] = statuses[i].ok();
+  store->publish(std::move(transaction), {clean.get(), rows.size()});
+  return statuses;
+}
+
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
-Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, const std::string& path, const EngineOptions& options) {
+Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, const std::string& path, const EngineOptions& options) try {
   return load(io, device::make_host_device(device::thread_count(options.threads)), path, options);
+} catch (const std::bad_alloc&) {
+  return no_memory();
 }
 
 Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device::Device> device,
-                                             const std::string& path, const EngineOptions& options) {
+                                             const std::string& path, const EngineOptions& options) try {
   auto impl = std::make_unique<Impl>();
   impl->options = options;
   EVROS_ASSIGN(impl->model.numerics.kv, model::parse_cache_type(options.kv));
@@ -86,6 +103,8 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device:
   info.device = impl->device->name();
   info.threads = device::thread_count(options.threads);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+} catch (const std::bad_alloc&) {
+  return no_memory();
 }
 
 const EngineInfo& Engine::info() const { return impl_->info; }
@@ -94,29 +113,50 @@ const model::Model& Engine::model() const { return impl_->model; }
 device::Device& Engine::device() const { return *impl_->device; }
 const state::Store& Engine::store() const { return *impl_->store; }
 
-Result<SessionId> Engine::open() { return impl_->store->open(); }
-Status Engine::close(SessionId session) { return impl_->store->close(session); }
-Status Engine::reset(SessionId session) { return impl_->store->reset(session); }
-Result<SessionId> Engine::fork(SessionId session) { return impl_->store->fork(session); }
-Result<CheckpointId> Engine::checkpoint(SessionId session) { return impl_->store->checkpoint(session); }
-Status Engine::release(CheckpointId checkpoint) { return impl_->store->release(checkpoint); }
-Result<int64_t> Engine::frontier(SessionId session) const { return impl_->store->frontier(session); }
+Result<SessionId> Engine::open() {
+  return guarded([&] { return impl_->store->open(); });
+}
+Status Engine::close(SessionId session) {
+  return guarded([&] { return impl_->store->close(session); });
+}
+Status Engine::reset(SessionId session) {
+  return guarded([&] { return impl_->store->reset(session); });
+}
+Result<SessionId> Engine::fork(SessionId session) {
+  return guarded([&] { return impl_->store->fork(session); });
+}
+Result<CheckpointId> Engine::checkpoint(SessionId session) {
+  return guarded([&] { return impl_->store->checkpoint(session); });
+}
+Status Engine::release(CheckpointId checkpoint) {
+  return guarded([&] { return impl_->store->release(checkpoint); });
+}
+Result<int64_t> Engine::frontier(SessionId session) const {
+  return guarded([&] { return impl_->store->frontier(session); });
+}
 
-Result<std::vector<int32_t>> Engine::tokens(SessionId session) const {
+Result<std::vector<int32_t>> Engine::tokens(SessionId session) const try {
   EVROS_ASSIGN(const state::View view, impl_->store->view(session));
   std::vector<int32_t> ids(static_cast<size_t>(view.frontier()));
   view.tokens(0, ids);
   return ids;
+} catch (const std::bad_alloc&) {
+  return no_memory();
 }
 
-Status Engine::logits(SessionId session, std::span<float> out) const {
+Status Engine::logits(SessionId session, std::span<float> out) const try {
   CHECK(out.size() == static_cast<size_t>(impl_->model.hyper.vocab));
   EVROS_ASSIGN(const state::View view, impl_->store->view(session));
   if (view.frontier() == 0) return Error{Code::invalid_argument, "the session holds no tokens, so it has no logits"};
-  return impl_->device->download(std::as_writable_bytes(out), view.bank() + impl_->model.state.logits);
+  std::vector<float> whole(out.size());  // a download that fails may have written some of them
+  EVROS_TRY(impl_->device->download(std::as_writable_bytes(std::span(whole)), view.bank() + impl_->model.state.logits));
+  std::copy(whole.begin(), whole.end(), out.begin());
+  return {};
+} catch (const std::bad_alloc&) {
+  return no_memory();
 }
 
-Result<std::vector<Status>> Engine::run_chunk(std::span<const ChunkRow> rows, const ChunkOptions& options) {
+Result<std::vector<Status>> Engine::run_chunk(std::span<const ChunkRow> rows, const ChunkOptions& options) try {
   const device::FloatEnvironment environment;
   std::vector<state::Append> appends;
   size_t tokens = 0;
@@ -135,17 +175,12 @@ Result<std::vector<Status>> Engine::run_chunk(std::span<const ChunkRow> rows, co
     return Error{Code::invalid_argument,
                  "the logits of every token were asked for; this engine was loaded without all_logits"};
   }
-  EVROS_ASSIGN(state::Transaction transaction, impl_->store->begin(appends));
-  std::vector<ForwardRow> forward;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    EVROS_ASSIGN(std::vector<int64_t> history, impl_->history(rows[i].session));
-    forward.push_back({&transaction.images()[i], rows[i].tokens, std::move(history)});
-  }
-  EVROS_ASSIGN(std::vector<Status> statuses, impl_->forward->run(forward, options));
-  const auto clean = std::make_unique<bool[]>(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) clean[i] = statuses[i].ok();
-  impl_->store->publish(std::move(transaction), {clean.get(), rows.size()});
+  auto statuses = impl_->attempt(rows, appends, options);
+  // No sequence is to blame for what the device reports, and nothing public has changed: once more, from the start.
+  if (!statuses.ok() && statuses.error().code == Code::device) statuses = impl_->attempt(rows, appends, options);
   return statuses;
+} catch (const std::bad_alloc&) {
+  return no_memory();
 }
 
 }  // namespace evros::engine

@@ -121,7 +121,8 @@ class Engine {
   Status logits(SessionId session, std::span<float> out) const;
 
   /// Runs one transaction over the rows: each row's status, or an error for all of them. A row that failed was dropped;
-  /// the others are published.
+  /// the others are published. A fault of the device that no row is to blame for (Code::device) is retried once, so
+  /// that `observer` may see the stages twice.
   Result<std::vector<Status>> run_chunk(std::span<const ChunkRow> rows, const ChunkOptions& options = {});
 
   /// Appends any number of tokens. Refused before any work when they cannot fit. What needs more than one chunk is

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,19 @@ namespace evros::engine {
 
 /// Raw digests under the names and the numerics id that callers see.
 Digests name_digests(const std::string& numerics, const std::vector<state::OwnerDigest>& all);
+/// std::bad_alloc crosses folders and ends at the entries of engine.h, as this error. What it unwound was private, so
+/// nothing has to be restored. The sentence is short enough to need no memory itself.
+inline Error no_memory() { return {Code::out_of_memory, "out of memory"}; }
+
+/// For entries that are one call; longer ones are function-try-blocks.
+template <typename Work>
+auto guarded(const Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return no_memory();
+  }
+}
 
 struct Engine::Impl {
   EngineOptions options;
@@ -40,6 +54,9 @@ struct Engine::Impl {
   Result<state::SnapshotIdentity> snapshot_identity();
   /// View::changed() of the session.
   Result<uint64_t> image_number(SessionId session) const;
+  /// One transaction over the rows: begin, stages, publish. An error left nothing behind.
+  Result<std::vector<Status>> attempt(std::span<const ChunkRow> rows, std::span<const state::Append> appends,
+                                      const ChunkOptions& chunk);
   /// Gives the spare the longest image known that is the session's first tokens, at most `most`; returns how many.
   Result<int64_t> start_spare(SessionId session, int64_t most);
 };

@@ -124,6 +124,8 @@ Result<std::vector<Status>> Forward::read_status(size_t sequences) {
     } else if (words[s] & kernels::kNonFinite) {
       statuses[s] = Error{Code::non_finite, cat("a stage produced NaN or infinity in tokens ", sequence_[s].position,
                                                 " to ", sequence_[s].position + sequence_[s].rows - 1)};
+    } else if (words[s] != 0) {  // only a word of zero may be published
+      statuses[s] = Error{Code::device, cat("the device set the unknown status word ", words[s])};
     }
   }
   return statuses;

@@ -8,10 +8,12 @@
 
 namespace evros::engine {
 
-Result<Digests> Engine::digests(SessionId session) const {
+Result<Digests> Engine::digests(SessionId session) const try {
   EVROS_ASSIGN(const state::View view, impl_->store->view(session));
   EVROS_ASSIGN(const std::vector<state::OwnerDigest> all, state::owner_digests(*impl_->store, view));
   return name_digests(impl_->info.numerics, all);
+} catch (const std::bad_alloc&) {
+  return no_memory();
 }
 
 Result<state::SnapshotIdentity> Engine::Impl::snapshot_identity() {
@@ -26,15 +28,19 @@ Result<uint64_t> Engine::Impl::image_number(SessionId session) const {
   return view.changed();
 }
 
-Result<std::string> Engine::model_identity() {
+Result<std::string> Engine::model_identity() try {
   EVROS_ASSIGN(const state::SnapshotIdentity identity, impl_->snapshot_identity());
   return hex(identity.model);
+} catch (const std::bad_alloc&) {
+  return no_memory();
 }
 
-Status Engine::save(io::Io& io, SessionId session, const std::string& path, std::string_view attachment) {
+Status Engine::save(io::Io& io, SessionId session, const std::string& path, std::string_view attachment) try {
   EVROS_ASSIGN(const state::View view, impl_->store->view(session));
   EVROS_ASSIGN(const state::SnapshotIdentity identity, impl_->snapshot_identity());
   return state::save_snapshot(io, path, *impl_->store, view, identity, std::as_bytes(std::span(attachment)));
+} catch (const std::bad_alloc&) {
+  return no_memory();
 }
 
 Result<std::string> Engine::restore_spare(io::Io& io, const std::string& path) {
@@ -43,28 +49,35 @@ Result<std::string> Engine::restore_spare(io::Io& io, const std::string& path) {
   EVROS_ASSIGN(std::string attachment, snapshot.attachment());
   EVROS_TRY(impl_->store->reset(impl_->spare));
   EVROS_TRY(snapshot.restore(*impl_->store, impl_->spare, identity));
-  EVROS_ASSIGN(const std::vector<int32_t> held, tokens(impl_->spare));
-  const Status known = impl_->check_tokens(held);
+  const Status known = guarded([&]() -> Status {
+    EVROS_ASSIGN(const std::vector<int32_t> held, tokens(impl_->spare));
+    const Status ids = impl_->check_tokens(held);
+    return ids.ok() ? Status{} : Error{Code::bad_file, cat(path, ": ", ids.error().message)};
+  });
   if (known.ok()) return attachment;
   (void)impl_->store->reset(impl_->spare);
-  return Error{Code::bad_file, cat(path, ": ", known.error().message)};
+  return known.error();
 }
 
-Result<Engine::Restored> Engine::restore(io::Io& io, const std::string& path) {
+Result<Engine::Restored> Engine::restore(io::Io& io, const std::string& path) try {
   EVROS_ASSIGN(std::string attachment, restore_spare(io, path));
-  const Result<SessionId> session = impl_->store->fork(impl_->spare);
+  const Result<SessionId> session = fork(impl_->spare);
   (void)impl_->store->reset(impl_->spare);  // gives its pages back now; if that is refused, the next user does
   if (!session.ok()) return session.error();
   return Restored{*session, std::move(attachment)};
+} catch (const std::bad_alloc&) {
+  return no_memory();
 }
 
-Result<std::string> Engine::restore(io::Io& io, const std::string& path, SessionId session) {
+Result<std::string> Engine::restore(io::Io& io, const std::string& path, SessionId session) try {
   EVROS_ASSIGN(const uint64_t seen, impl_->image_number(session));
   EVROS_ASSIGN(std::string attachment, restore_spare(io, path));
-  const Status shown = impl_->store->replace(session, impl_->spare, seen);
+  const Status shown = guarded([&] { return impl_->store->replace(session, impl_->spare, seen); });
   if (shown.ok()) return attachment;
   (void)impl_->store->reset(impl_->spare);
   return shown.error();
+} catch (const std::bad_alloc&) {
+  return no_memory();
 }
 
 }  // namespace evros::engine

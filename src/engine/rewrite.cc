@@ -35,20 +35,24 @@ Status Engine::append_chunks(SessionId session, std::span<const int32_t> tokens,
   return {};
 }
 
-Status Engine::append(SessionId session, std::span<const int32_t> tokens, const ChunkOptions& options) {
+Status Engine::append(SessionId session, std::span<const int32_t> tokens, const ChunkOptions& options) try {
   EVROS_TRY(impl_->check_tokens(tokens));
   EVROS_ASSIGN(const int64_t frontier, impl_->store->frontier(session));
   EVROS_TRY(rewrite(session, frontier, tokens, options));
   return {};
+} catch (const std::bad_alloc&) {
+  return no_memory();
 }
 
-Status Engine::rewind(SessionId session, int64_t n, const ChunkOptions& options) {
+Status Engine::rewind(SessionId session, int64_t n, const ChunkOptions& options) try {
   EVROS_TRY(rewrite(session, n, {}, options));
   return {};
+} catch (const std::bad_alloc&) {
+  return no_memory();
 }
 
 Result<int64_t> Engine::rewrite(SessionId session, int64_t keep, std::span<const int32_t> tokens,
-                                const ChunkOptions& options) {
+                                const ChunkOptions& options) try {
   if (!tokens.empty()) EVROS_TRY(impl_->check_tokens(tokens));
   EVROS_ASSIGN(state::View seen, impl_->store->view(session));
   const int64_t frontier = seen.frontier();
@@ -70,6 +74,8 @@ Result<int64_t> Engine::rewrite(SessionId session, int64_t keep, std::span<const
   const uint64_t changed = seen.changed();
   seen = state::View();  // the work may be long, and a view keeps the images of all sequences
   return rewrite_hidden(session, changed, std::move(history), tokens, options);
+} catch (const std::bad_alloc&) {
+  return no_memory();
 }
 
 Result<int64_t> Engine::rewrite_hidden(SessionId session, uint64_t seen, std::vector<int32_t> history,
@@ -77,8 +83,10 @@ Result<int64_t> Engine::rewrite_hidden(SessionId session, uint64_t seen, std::ve
   const auto keep = static_cast<int64_t>(history.size());
   history.insert(history.end(), tokens.begin(), tokens.end());
   EVROS_ASSIGN(const int64_t ready, impl_->start_spare(session, keep));
-  Status made = append_chunks(impl_->spare, std::span(history).subspan(static_cast<size_t>(ready)), options);
-  if (made.ok()) made = impl_->store->replace(session, impl_->spare, seen);
+  const Status made = guarded([&]() -> Status {
+    EVROS_TRY(append_chunks(impl_->spare, std::span(history).subspan(static_cast<size_t>(ready)), options));
+    return impl_->store->replace(session, impl_->spare, seen);
+  });
   if (made.ok()) return ready;
   (void)impl_->store->reset(impl_->spare);  // gives its pages back now; if that is refused, the next user does
   return made.error();

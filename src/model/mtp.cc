@@ -158,13 +158,8 @@ Status run_mtp(const Pass& pass, const MtpScratch& mtp, const MtpPages& pages, H
     const std::span<const device::StageOutput> blocks(outputs.blocks.data(), static_cast<size_t>(outputs.count));
     const device::StageInfo info{
         stage.name, -1, index++, blocks, {pass.scratch->status, static_cast<size_t>(pass.batch.sequences)}};
-    EVROS_TRY(device.launch(info, [&](device::Queue& queue) {
-      stage.run(head, queue);
-      for (const device::StageOutput& block : blocks) {
-        pass.model->kernels->check_finite(queue, stage.logit_rows ? head.logit_rows() : pass.batch,
-                                          {block.data, block.stride, block.width});
-      }
-    }));
+    EVROS_TRY(launch_checked(pass, info, stage.logit_rows ? head.logit_rows() : pass.batch, device,
+                             [&](device::Queue& queue) { stage.run(head, queue); }));
   }
   return device.finish();
 }

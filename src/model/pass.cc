@@ -48,6 +48,17 @@ std::vector<Stage> make_stages(const format::HyperParams& hyper) {
   return stages;
 }
 
+Status launch_checked(const Pass& pass, const device::StageInfo& stage, const kernels::Batch& rows,
+                      device::Device& device, const std::function<void(device::Queue&)>& body) {
+  EVROS_TRY(device.launch(stage, body));
+  if (stage.outputs.empty()) return {};
+  return device.launch({stage.name, stage.layer, stage.index, {}, stage.status}, [&](device::Queue& queue) {
+    for (const device::StageOutput& block : stage.outputs) {
+      pass.model->kernels->check_finite(queue, rows, {block.data, block.stride, block.width});
+    }
+  });
+}
+
 Status run_stages(const Pass& pass, std::span<const Stage> stages, device::Device& device,
                   const std::function<Status(const Stage*)>& between) {
   int32_t index = 0;
@@ -56,15 +67,11 @@ Status run_stages(const Pass& pass, std::span<const Stage> stages, device::Devic
     StageOutputs outputs;
     stage.outputs(pass, stage.layer, outputs);
     const std::span<const device::StageOutput> blocks(outputs.blocks.data(), static_cast<size_t>(outputs.count));
-    const device::StageInfo info{stage.name, stage.layer, index++, blocks,
-                                 {pass.scratch->status, static_cast<size_t>(pass.batch.sequences)}};
+    const device::StageInfo info{
+        stage.name, stage.layer, index++, blocks, {pass.scratch->status, static_cast<size_t>(pass.batch.sequences)}};
     const kernels::Batch& rows = stage.last_rows && !pass.all_logits ? pass.last : pass.batch;
-    EVROS_TRY(device.launch(info, [&](device::Queue& queue) {
-      stage.run(pass, stage.layer, queue);
-      for (const device::StageOutput& block : blocks) {
-        pass.model->kernels->check_finite(queue, rows, {block.data, block.stride, block.width});
-      }
-    }));
+    EVROS_TRY(
+        launch_checked(pass, info, rows, device, [&](device::Queue& queue) { stage.run(pass, stage.layer, queue); }));
   }
   if (between) EVROS_TRY(between(nullptr));
   return device.finish();

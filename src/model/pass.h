@@ -23,7 +23,7 @@ struct Model {
   Numerics numerics;
   StateLayout state;
   const kernels::Kernels* kernels = nullptr;
-  format::TensorType ple_type{};         // of the n-gram table
+  format::TensorType ple_type{};  // of the n-gram table
   int64_t ple_row_bytes = 0;
 };
 
@@ -31,9 +31,9 @@ struct Model {
 struct Pass {
   const Model* model;
   const Scratch* scratch;
-  kernels::Batch batch;        // all rows
-  kernels::Batch last;         // one row per sequence: its newest token
-  bool all_logits;             // logits for every row, or for `last` only
+  kernels::Batch batch;  // all rows
+  kernels::Batch last;   // one row per sequence: its newest token
+  bool all_logits;       // logits for every row, or for `last` only
 };
 
 /// The blocks of floats that a stage wrote, all of which must be finite before the next stage reads them.
@@ -48,8 +48,8 @@ struct StageOutputs {
 
 struct Stage {
   const char* name;
-  int32_t layer;               // -1: none
-  bool last_rows;              // runs over Pass::last (only when logits are not wanted for all rows)
+  int32_t layer;   // -1: none
+  bool last_rows;  // runs over Pass::last (only when logits are not wanted for all rows)
   void (*run)(const Pass& pass, int32_t layer, device::Queue& queue);
   void (*outputs)(const Pass& pass, int32_t layer, StageOutputs& outputs);
 };
@@ -57,9 +57,15 @@ struct Stage {
 /// The stages of the trunk, in order, for these hyper-parameters.
 std::vector<Stage> make_stages(const format::HyperParams& hyper);
 
-/// Runs the stages, each as one device launch that ends with the finite check of its outputs. `between` (may be empty) is
-/// called before each stage and after the last; returning an error stops the pass there (cancellation, tracing). An error
-/// leaves scratch and private images in any state; nothing public was touched.
+/// One stage as two launches: its arithmetic, and then the finite check of what it wrote, row by row of `rows` (its
+/// StageInfo is the same without outputs). The check reads what lies in memory after the stage is over, whoever wrote
+/// it.
+Status launch_checked(const Pass& pass, const device::StageInfo& stage, const kernels::Batch& rows,
+                      device::Device& device, const std::function<void(device::Queue&)>& body);
+
+/// Runs the stages, each followed by the finite check of its outputs. `between` (may be empty) is
+/// called before each stage and after the last; returning an error stops the pass there (cancellation, tracing). An
+/// error leaves scratch and private images in any state; nothing public was touched.
 Status run_stages(const Pass& pass, std::span<const Stage> stages, device::Device& device,
                   const std::function<Status(const Stage* next)>& between);
 

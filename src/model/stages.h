@@ -12,29 +12,29 @@ struct StageFunctions {
   void (*outputs)(const Pass& pass, int32_t layer, StageOutputs& outputs);
 };
 
-extern const StageFunctions kEmbed;       // 2.2: ids -> x, hc copies
-extern const StageFunctions kPleEmbed;    // 2.8: encoded table rows -> embedding
-extern const StageFunctions kPleGate;     //      key, value, gate -> gv
-extern const StageFunctions kPleConv;     //      dilated convolution, x += gv + conv
-extern const StageFunctions kAttnRead;    // 2.4: x -> u, inject, before the mixer
-extern const StageFunctions kGdnProject;  // 2.5: u -> qkv, z, alpha, beta
-extern const StageFunctions kGdnConv;     //      convolution, norms, gates
-extern const StageFunctions kGdnDelta;    //      the delta rule
-extern const StageFunctions kGdnOut;      //      gated norm and output product -> y
-extern const StageFunctions kAttnProject; // 2.6: u -> q, gate, k, v, index q, index k
-extern const StageFunctions kAttnStore;   //      norms, rope, rows stored
-extern const StageFunctions kQsaSelect;   // 2.7: the blocks that each row attends to
-extern const StageFunctions kAttention;   //      attention over the stored rows, gate
-extern const StageFunctions kAttnOut;     //      output product -> y
-extern const StageFunctions kAttnWrite;   // 2.4: x += a * y
+extern const StageFunctions kEmbed;        // 2.2: ids -> x, hc copies
+extern const StageFunctions kPleEmbed;     // 2.8: encoded table rows -> embedding
+extern const StageFunctions kPleGate;      //      key, value, gate -> gv
+extern const StageFunctions kPleConv;      //      dilated convolution, x += gv + conv
+extern const StageFunctions kAttnRead;     // 2.4: x -> u, inject, before the mixer
+extern const StageFunctions kGdnProject;   // 2.5: u -> qkv, z, alpha, beta
+extern const StageFunctions kGdnConv;      //      convolution, norms, gates
+extern const StageFunctions kGdnDelta;     //      the delta rule
+extern const StageFunctions kGdnOut;       //      gated norm and output product -> y
+extern const StageFunctions kAttnProject;  // 2.6: u -> q, gate, k, v, index q, index k
+extern const StageFunctions kAttnStore;    //      norms, rope, rows stored
+extern const StageFunctions kQsaSelect;    // 2.7: the blocks that each row attends to
+extern const StageFunctions kAttention;    //      attention over the stored rows, gate
+extern const StageFunctions kAttnOut;      //      output product -> y
+extern const StageFunctions kAttnWrite;    // 2.4: x += a * y
 extern const StageFunctions kFfnRead;
-extern const StageFunctions kRouter;      // 2.9: the experts of each row
-extern const StageFunctions kExperts;     //      their sum -> y
-extern const StageFunctions kShared;      //      the shared expert, added to y
+extern const StageFunctions kRouter;   // 2.9: the experts of each row
+extern const StageFunctions kExperts;  //      their sum -> y
+extern const StageFunctions kShared;   //      the shared expert, added to y
 extern const StageFunctions kFfnWrite;
-extern const StageFunctions kKeepState;   // residual, position, n-gram history of the newest token -> private bank
-extern const StageFunctions kHeadRead;    // 2.3: final mixer -> u
-extern const StageFunctions kLogits;      //      output product -> logits, newest row -> private bank
+extern const StageFunctions kKeepState;  // residual, position, n-gram history of the newest token -> private bank
+extern const StageFunctions kHeadRead;   // 2.3: final mixer -> u
+extern const StageFunctions kLogits;     //      output product -> logits, newest row -> private bank
 
 // ---- shared by several stages, and by the draft head --------------------------------------------------------------------
 

@@ -15,8 +15,8 @@ void embed(const Pass& pass, int32_t, device::Queue& queue) {
 
 void keep_ids(const Pass& pass, device::Queue& queue, const int64_t* ids, int64_t count, uint64_t offset) {
   if (count == 0) return;
-  pass.model->kernels->keep_last(queue, pass.last,
-                                 {reinterpret_cast<const float*>(ids), count * kFloatsPerId, count * kFloatsPerId, offset});
+  pass.model->kernels->keep_last(
+      queue, pass.last, {reinterpret_cast<const float*>(ids), count * kFloatsPerId, count * kFloatsPerId, offset});
 }
 
 void keep_state(const Pass& pass, int32_t, device::Queue& queue) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "base/bytes.h"
 #include "base/str.h"
@@ -97,6 +98,27 @@ Status write_file(io::File& file, const Store& store, const View& view, Snapshot
   return file.sync();
 }
 
+// A file under its temporary name that this call made, removed unless it was kept: also when memory runs out on the way.
+class Partial {
+ public:
+  Partial(io::Io& io, const std::string& path) : io_(io), path_(path) {}
+  ~Partial() {
+    if (kept_) return;
+    try {
+      (void)io_.remove(path_);  // the error that counts is the one that led here
+    } catch (const std::bad_alloc&) {
+    }
+  }
+  Partial(const Partial&) = delete;
+  Partial& operator=(const Partial&) = delete;
+  void keep() { kept_ = true; }
+
+ private:
+  io::Io& io_;
+  const std::string& path_;
+  bool kept_ = false;
+};
+
 }  // namespace
 
 Status save_snapshot(io::Io& io, const std::string& path, const Store& store, const View& view,
@@ -111,17 +133,13 @@ Status save_snapshot(io::Io& io, const std::string& path, const Store& store, co
   header.identity = identity;
   header.layout = layout_digest(store.layout());
   header.frontier = view.frontier();
-  const std::string partial = path + ".partial";
-  Status written;
-  {
-    EVROS_ASSIGN(const std::unique_ptr<io::File> file, io.create(partial));
-    written = write_file(*file, store, view, std::move(header), attachment);
-  }
-  if (written.ok()) written = io.rename(partial, path);
-  if (!written.ok()) {
-    (void)io.remove(partial);  // the error that counts is the first one
-    return written;
-  }
+  const std::string temporary = path + ".partial";
+  EVROS_ASSIGN(std::unique_ptr<io::File> file, io.create(temporary));
+  Partial partial(io, temporary);
+  EVROS_TRY(write_file(*file, store, view, std::move(header), attachment));
+  file.reset();
+  EVROS_TRY(io.rename(temporary, path));
+  partial.keep();
   const size_t slash = path.rfind('/');
   return io.sync_folder(slash == std::string::npos ? "" : path.substr(0, std::max<size_t>(slash, 1)));
 }

@@ -48,6 +48,21 @@ void read_on(Shared& shared, uint32_t seed) {
   }
 }
 
+/// One chunk of random tokens, published or dropped.
+void grow(Shared& shared, SlotId id, std::mt19937& random) {
+  std::vector<int32_t> tokens(1 + random() % 6);
+  for (int32_t& token : tokens) token = static_cast<int32_t>(random() % 100);
+  const Append append{id, tokens};
+  auto transaction = shared.store.begin({&append, 1});
+  if (!transaction.ok()) {
+    if (transaction.error().code == Code::invalid_argument) (void)shared.store.reset(id);  // full
+    return;
+  }
+  toy::run_stages(shared.layout, transaction->images()[0], tokens, true);
+  const bool clean = random() % 5 != 0;
+  shared.store.publish(std::move(*transaction), {&clean, 1});
+}
+
 /// One publisher owns the sequence at `mine` and does everything that can be done to it.
 void write_on(Shared& shared, int32_t mine, int rounds) {
   std::mt19937 random(static_cast<uint32_t>(1000 + mine));
@@ -69,26 +84,30 @@ void write_on(Shared& shared, int32_t mine, int rounds) {
       if (!fork.ok()) continue;
       shared.set_address(mine, *fork);
       while (!shared.store.close(id).ok()) std::this_thread::yield();
+    } else if (what == 3) {  // forth and back
+      const auto kept = shared.store.checkpoint(id);
+      for (int i = 0; i < 3; ++i) grow(shared, id, random);
+      if (!kept.ok()) continue;
+      (void)shared.store.rewind(id, *kept);  // may be busy, or the checkpoint went with a reset
+      (void)shared.store.release(*kept);
+    } else if (what == 4) {  // a longer history is made aside and replaces the old one
+      const uint64_t seen = shared.store.view(id)->changed();
+      const auto fork = shared.store.fork(id);
+      if (!fork.ok()) continue;
+      for (int i = 0; i < 3; ++i) grow(shared, *fork, random);
+      (void)shared.store.replace(id, *fork, seen);
+      while (!shared.store.close(*fork).ok()) std::this_thread::yield();
     } else {
-      std::vector<int32_t> tokens(1 + random() % 6);
-      for (int32_t& token : tokens) token = static_cast<int32_t>(random() % 100);
-      const Append append{id, tokens};
-      auto transaction = shared.store.begin({&append, 1});
-      if (!transaction.ok()) {
-        if (transaction.error().code == Code::invalid_argument) (void)shared.store.reset(id);  // full
-        continue;
-      }
-      toy::run_stages(shared.layout, transaction->images()[0], tokens, true);
-      const bool clean = random() % 5 != 0;
-      shared.store.publish(std::move(*transaction), {&clean, 1});
+      grow(shared, id, random);
     }
   }
 }
 
 TEST(StoreThreads, readers_always_see_one_whole_history_while_publishers_do_everything) {
   const auto device = device::make_host_device(1);
-  auto store = Store::create(*device, toy::layout(),
-                             {.slots = 2 * kSlots, .banks = 40, .pages = 120, .max_tokens = 60, .records = 12});
+  auto store = Store::create(
+      *device, toy::layout(),
+      {.slots = 2 * kSlots, .checkpoints = 3, .banks = 40, .pages = 120, .max_tokens = 60, .records = 12});
   ASSERT_TRUE(store.ok());
   Shared shared{**store};
   for (int32_t i = 0; i < kSlots; ++i) shared.set_address(i, *(*store)->open());
