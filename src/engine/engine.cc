@@ -4,7 +4,7 @@
 
 #include "base/str.h"
 #include "engine/engine_impl.h"
-#include "engine/self_test.h"
+#include "engine/self_check.h"
 
 namespace evros::engine {
 
