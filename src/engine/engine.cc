@@ -80,7 +80,7 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device:
   impl->model.hyper = impl->file->hyper();
   impl->model.state = model::make_state_layout(impl->model.hyper, impl->model.numerics.kv);
   impl->device = std::move(device);
-  EVROS_TRY(self_test(*impl->model.kernels, *impl->device));
+  EVROS_TRY(self_check(*impl->model.kernels, *impl->device));
 
   const format::Tensor* table = impl->model.hyper.ple.empty() ? nullptr : impl->file->find(kTableName);
   if (table != nullptr) {

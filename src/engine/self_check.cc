@@ -15,7 +15,7 @@ namespace {
 
 constexpr int32_t kRows = 3, kPageTokens = 4;
 
-// The digests of the scalar reference kernels; self_test_test.cc computes them from the baseline table.
+// The digests of the scalar reference kernels; self_check_test.cc computes them from the baseline table.
 struct Expected {
   std::string_view kernel, digest;
 };
@@ -83,7 +83,7 @@ class Bench {
 
   /// Runs `body` as one launch and returns the digest of `n` floats at `out`.
   Result<std::string> run(const float* out, size_t n, const std::function<void(device::Queue&)>& body) {
-    EVROS_TRY(device_.launch({"self_test", -1, 0, {}, {batch_.status, 1}}, body));
+    EVROS_TRY(device_.launch({"self_check", -1, 0, {}, {batch_.status, 1}}, body));
     EVROS_TRY(device_.finish());
     std::vector<std::byte> bytes(n * sizeof(float));
     EVROS_TRY(device_.download(bytes, reinterpret_cast<const std::byte*>(out)));
@@ -189,7 +189,7 @@ Result<std::string> attention(Bench& bench) {
 
 }  // namespace
 
-Status self_test(const kernels::Kernels& kernels, device::Device& device) {
+Status self_check(const kernels::Kernels& kernels, device::Device& device) {
   using Run = Result<std::string> (*)(Bench&);
   constexpr std::array<Run, kExpected.size()> kRuns{[](Bench& b) { return matmul(b, format::TensorType::f32); },
                                                     [](Bench& b) { return matmul(b, format::TensorType::q8_0); },

@@ -10,6 +10,6 @@
 namespace evros::engine {
 
 /// Ok, or Code::unsupported naming the kernel whose bits are wrong. Runs on the device that the table is for.
-Status self_test(const kernels::Kernels& kernels, device::Device& device);
+Status self_check(const kernels::Kernels& kernels, device::Device& device);
 
 }  // namespace evros::engine

@@ -10,7 +10,7 @@ namespace {
 TEST(SelfTest, EveryTableOfThisMachinePasses) {
   const auto device = device::make_host_device(2);
   for (const kernels::Kernels* table : kernels::host_tables()) {
-    const Status status = self_test(*table, *device);
+    const Status status = self_check(*table, *device);
     EXPECT_TRUE(status.ok()) << status.error().message;
   }
 }
@@ -25,7 +25,7 @@ TEST(SelfTest, OneBitMakesItRefuse) {
     a.y[7] = std::nextafter(a.y[7], 10.0f);
   };
   const auto device = device::make_host_device(1);
-  const Status status = self_test(wrong, *device);
+  const Status status = self_check(wrong, *device);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, Code::unsupported);
   EXPECT_NE(status.error().message.find("rms_norm"), std::string::npos);
