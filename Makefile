@@ -9,7 +9,7 @@ export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
 export CCACHE_BASEDIR ?= $(CURDIR)
 export CCACHE_NOHASHDIR ?= 1
 endif
-export JOBS
+export JOBS PROMPT
 
 .PHONY: build run test check-all test-exhaustive fuzz tidy format cuda clean help
 .DEFAULT_GOAL := build
@@ -20,7 +20,7 @@ build:            ## build the release program, build/release/evros
 	@cmake --build build/release -j $(JOBS)
 
 run: build        ## build, then tell a story with the bundled model (PROMPT="..." to ask for something else)
-	@build/release/evros run --no-think -p "$(PROMPT)"
+	@build/release/evros run --no-think -p "$$PROMPT"
 
 test:             ## everything that CI runs: style, all tests, Clang, sanitizers, short fuzzing
 	@tools/test.sh ci

@@ -330,6 +330,7 @@ BAD_WEIGHTS = {
                                          ["output.weight", "blk.3.attn_q.weight"]),
 }
 
+RUN = ["run", "{gguf}", "-p", "x", "--raw"]
 GOOD_TRACE = ["--tokens", "1,2,3", "--out", "{scratch}/out.safetensors"]
 # name -> (arguments, words); {gguf}, {hf}, {scratch} are filled in
 BAD_REQUESTS = {
@@ -337,41 +338,90 @@ BAD_REQUESTS = {
     "empty_prompt_from_standard_input": (["run", "{gguf}", "-f", "/dev/null", "--raw"], ["prompt"]),
     "prompt_file_missing": (["run", "{gguf}", "-f", "{scratch}/absent.txt"], ["absent.txt"]),
     "id_beyond_the_vocabulary": (["trace", "{gguf}", "--tokens", "1,512", "--out", "{scratch}/o"], ["512", "511"]),
-    "id_below_0": (["trace", "{gguf}", "--tokens=1,-1", "--out", "{scratch}/o"], ["-1"]),
-    "chunk_of_0": (["trace", "{gguf}", *GOOD_TRACE, "--chunks", "0"], ["0", "chunk"]),
-    "chunk_below_0": (["trace", "{gguf}", *GOOD_TRACE, "--chunks=-2"], ["-2", "chunk"]),
     "context_beyond_the_model": (["trace", "{gguf}", *GOOD_TRACE, "--ctx", "4097"], ["4097", "4096"]),
     "more_tokens_than_the_context": (["trace", "{gguf}", *GOOD_TRACE, "--ctx", "2"], ["2", "3"]),
-    "kv_type_unknown": (["trace", "{gguf}", *GOOD_TRACE, "--kv", "q9"], ["q9", "f16"]),
-    "numerics_unknown": (["trace", "{gguf}", *GOOD_TRACE, "--numerics", "N7"], ["N7", "N1"]),
-    "kernels_unknown": (["trace", "{gguf}", *GOOD_TRACE, "--kernels", "warp"], ["warp"]),
     "output_folder_missing": (["trace", "{gguf}", "--tokens", "1", "--out", "{scratch}/absent/o"], ["absent"]),
-    "temperature_negative": (["run", "{gguf}", "-p", "x", "--raw", "--temp=-1"], ["temperature", "-1"]),
-    "top_p_above_1": (["run", "{gguf}", "-p", "x", "--raw", "--top-p", "1.5"], ["top_p", "1.5"]),
-    "logit_bias_malformed": (["run", "{gguf}", "-p", "x", "--raw", "--logit-bias", "nonsense"], ["nonsense"]),
     "logit_bias_beyond_the_vocabulary": (["run", "{gguf}", "-p", "x", "--raw", "--logit-bias", "512=1"], ["512"]),
     "no_tokenizer": (["tokenize", "{hf}", "-p", "x"], ["hf", "tokenizer"]),
     "decode_beyond_the_vocabulary": (["tokenize", "{gguf}", "--decode", "512"], ["512"]),
-    "convert_to_an_unknown_type": (["convert", "{hf}", "{scratch}/o.gguf", "--type", "q9"], ["q9"]),
     "convert_to_no_gguf": (["convert", "{hf}", "{scratch}/o.bin"], ["o.bin", "gguf"]),
     "convert_into_a_missing_folder": (["convert", "{hf}", "{scratch}/absent/o.gguf"], ["absent"]),
     "inspect_nothing": (["inspect", "{scratch}/absent"], ["absent"]),
+    "stop_id_beyond_the_vocabulary": ([*RUN, "--stop-id", "512"], ["512", "511"]),
+    "trace_into_a_folder": (["trace", "{gguf}", "--tokens", "1", "--out", "{scratch}"], ["is a folder"]),
+    "snapshot_into_a_folder": (["snapshot", "save", "{gguf}", "{scratch}", "--tokens", "1"], ["is a folder"]),
+    "session_in_a_folder": ([*RUN, "--session", "{scratch}"], ["is a folder"]),
+    "bench_longer_than_the_context": (["bench", "{gguf}", "--prompt", "5000"], ["5000", "4096"]),
+    "bench_that_sums_up_beyond_64_bits": (["bench", "{gguf}", "--prompt", str(2**63 - 1), "--decode", str(2**63 - 1)], ["4096"]),
 }
 
+# Rows that differ in the value alone: (option, values, words).
+BAD_VALUES = [
+    (["run", "{gguf}", "-p", "x"], [
+        ("--temp", ["", "-1", "warm", "nan", "inf", "1e999", "0.5x", " 1"], ["number of at least 0"]),
+        ("--top-k", ["", "-1", "1.5", "99999999999", "k"], ["whole number from 0 to 2147483647"]),
+        ("--top-p", ["", "0", "1.5", "-0.5", "p"], ["above 0 and at most 1"]),
+        ("--min-p", ["", "-0.1", "1.1"], ["number from 0 to 1"]),
+        ("--repetition-penalty", ["", "0", "-1"], ["above 0"]),
+        ("--presence-penalty", ["", "101", "-101"], ["-100 to 100"]),
+        ("--frequency-penalty", ["", "101", "-101"], ["-100 to 100"]),
+        ("--logit-bias", ["", "nonsense", "5", "5=", "=1", "-3=1", "5=x", "5=1x", "5=inf", "99999999999=1"], ["ID=VALUE"]),
+        ("--seed", ["", "-1", "18446744073709551616", "0x10", "1.0"], ["18446744073709551615"]),
+        ("--stop-id", ["", "-1", "one"], ["whole number"]),
+        ("--stop", [""], ["empty"]),
+        ("--max-tokens", ["", "-1", "many"], ["whole number"]),
+        ("--session", [""], ["empty"]),
+    ]),
+    (["inspect", "{gguf}"], [
+        ("--ctx", ["", "0", "-1", "many", "9223372036854775808"], ["whole number from 1"]),
+        ("--threads", ["", "0", "1025", "two"], ["1 to 1024"]),
+        ("--chunk", ["", "0", "65537"], ["1 to 65536"]),
+        ("--ple", ["", "moon"], ["disk, ram"]),
+        ("--ple-memory-mb", ["", "0", "-1"], ["whole number from 1"]),
+        ("--kv", ["", "q9"], ["f32, f16, bf16"]),
+        ("--numerics", ["", "N7"], ["N1, N1-f32"]),
+        ("--kernels", ["", "warp"], ["none of ref"]),
+    ]),
+    (["trace", "{gguf}", "--out", "{scratch}/o"], [
+        ("--tokens", ["", "one", "1,-1", "1,two", "2147483648"], ["whole number from 0"]),
+    ]),
+    (["trace", "{gguf}", "--tokens", "1,2,3"], [("--out", [""], ["empty"])]),
+    (["trace", "{gguf}", *GOOD_TRACE], [
+        ("--chunks", ["", "0", "-2", "2,0"], ["whole number from 1"]),
+        ("--greedy", ["", "-1"], ["whole number from 0"]),
+    ]),
+    (["tokenize", "{gguf}"], [("--decode", ["", "x", "-1"], ["whole number"]), ("--file", [""], ["empty"])]),
+    (["bench", "{gguf}"], [("--prompt", ["", "0", "-5"], ["whole number from 1"]), ("--decode", ["", "0"], ["whole number from 1"])]),
+    (["verify", "{gguf}"], [("--budget", ["", "0", "-1", "nan"], ["number from"]), ("--seed", ["", "-1"], ["whole number"])]),
+    (["convert", "{hf}", "{scratch}/o.gguf"], [("--type", ["", "q9"], ["f32, f16, bf16, q8_0, q4_0"])]),
+]
+
 BAD_USAGE = {
-    "no_command": [],
-    "unknown_command": ["transmogrify"],
-    "unknown_option": ["inspect", "{gguf}", "--frobnicate"],
-    "required_option_missing": ["trace", "{gguf}", "--tokens", "1"],
-    "number_that_is_none": ["trace", "{gguf}", "--tokens", "one", "--out", "{scratch}/o"],
-    "context_that_is_no_number": ["inspect", "{gguf}", "--ctx", "many"],
-    "context_0": ["inspect", "{gguf}", "--ctx", "0"],
-    "threads_0": ["inspect", "{gguf}", "--threads", "0"],
-    "table_place_unknown": ["inspect", "{gguf}", "--ple", "moon"],
-    "two_models": ["inspect", "{gguf}", "{gguf}"],
-    "convert_without_a_target": ["convert", "{gguf}"],
-    "options_that_exclude_each_other": ["run", "{gguf}", "-p", "x", "--think", "--no-think"],
+    "no_command": ([], ["command is missing"]),
+    "unknown_command": (["transmogrify"], ["\"transmogrify\" is not a command"]),
+    "unknown_snapshot_command": (["snapshot", "eat"], ["\"eat\" is not a command", "`evros snapshot --help`"]),
+    "unknown_option": (["inspect", "{gguf}", "--frobnicate"], ["--frobnicate", "`evros inspect --help`"]),
+    "required_option_missing": (["trace", "{gguf}", "--tokens", "1"], ["--out"]),
+    "two_models": (["inspect", "{gguf}", "{gguf}"], ["not expected"]),
+    "model_with_an_empty_name": (["inspect", ""], ["MODEL", "empty"]),
+    "convert_without_a_target": (["convert", "{gguf}"], ["TO"]),
+    "convert_to_an_empty_name": (["convert", "{gguf}", ""], ["TO", "empty"]),
+    "synth_to_an_empty_name": (["synth", "", "--sparse"], ["TO", "empty"]),
+    "control_characters_are_not_repeated": (["a\x1b[31m\nb"], ["is not a command"]),
+    "think_and_no_think": (["run", "{gguf}", "-p", "x", "--think", "--no-think"], ["think", "together"]),
+    "prompt_and_file": (["run", "{gguf}", "-p", "x", "-f", "y"], ["--prompt", "--file", "together"]),
+    "raw_and_system": (["run", "{gguf}", "-p", "x", "--raw", "-s", "y"], ["--raw", "--system", "together"]),
+    "raw_and_think": (["run", "{gguf}", "-p", "x", "--raw", "--think"], ["--raw", "--think", "together"]),
+    "raw_and_no_think": (["run", "{gguf}", "-p", "x", "--raw", "--no-think"], ["--raw", "--no-think", "together"]),
+    "text_and_file": (["tokenize", "{gguf}", "-p", "x", "-f", "y"], ["--text", "--file", "together"]),
+    "decode_and_text": (["tokenize", "{gguf}", "--decode", "1", "-p", "y"], ["--decode", "--text", "together"]),
+    "decode_and_file": (["tokenize", "{gguf}", "--decode", "1", "-f", "y"], ["--decode", "--file", "together"]),
 }
+for command, options in BAD_VALUES:
+    for option, values, words in options:
+        for number, bad in enumerate(values):
+            BAD_USAGE[f"{command[0]}_{option.strip('-').replace('-', '_')}_{number}"] = \
+                ([*command, f"{option}={bad}" if bad else option, *([] if bad else [""])], [option, *words])
 
 
 class Scratch(unittest.TestCase):
@@ -419,11 +469,15 @@ class BadRequests(Refusals):
 
 
 class BadUsage(Scratch):
-    def check(self, arguments):
+    def check(self, arguments, words):
         done = run(*self.fill(arguments))
         self.assertEqual(done.returncode, 2, f"{done.stdout}{done.stderr}")
         self.assertEqual(done.stdout, "")
-        self.assertNotEqual(done.stderr, "")
+        self.assertRegex(done.stderr, r"\Aevros: [^\n]*; see `evros[a-z ]* --help`\n\Z")
+        self.assertTrue(done.stderr[:-1].isprintable(), repr(done.stderr))
+        for word in words:
+            self.assertIn(word, done.stderr)
+        self.assertEqual(os.listdir(self.scratch), [], "something was left behind")
 
 
 class Piped(Scratch):
@@ -470,12 +524,152 @@ class Piped(Scratch):
         back = run("tokenize", TINY, "--json", "--decode", ",".join(str(entry["id"]) for entry in ids))
         self.assertEqual(json.loads(back.stdout), text)
 
+    def test_decode_prints_every_byte(self):
+        ids = [str(entry["id"]) for entry in json.loads(run("tokenize", TINY, "--json", stdin="a\0b").stdout)]
+        self.assertEqual(run("tokenize", TINY, "--decode", ",".join(ids)).stdout, "a\0b\n")
+
+    def test_pieces_of_characters_have_their_bytes(self):
+        text = "\U0001f9ff\u4e2d\u00e9 x"
+        entries = json.loads(run("tokenize", TINY, "--json", "-p", text).stdout)
+        pieces = [bytes.fromhex(e["bytes"]) if "bytes" in e else e["text"].encode() for e in entries]
+        self.assertEqual(b"".join(pieces).decode(), text)
+        self.assertTrue(any("bytes" in e for e in entries), "this text was chosen to need some")
+
+    def test_metadata_has_json_types(self):
+        for model, keys in ((GGUF, {"general.architecture": "qwen4exp", "qwen4exp.block_count": 8}), (MICRO, {"hidden_size": 64})):
+            metadata = json.loads(run("inspect", model, "--json").stdout)["metadata"]
+            for key, wanted in keys.items():
+                self.assertEqual(metadata[key], wanted)
+
+    def test_one_is_no_plural(self):
+        done = run("bench", GGUF, "--prompt", "1", "--decode", "1", "--threads", "1")
+        self.assertIn("1 token in 1 chunk,", done.stdout)
+        self.assertNotIn("1 tokens", done.stdout)
+
     def test_help_and_version_succeed(self):
         for arguments in (["--help"], ["--version"], ["run", "--help"]):
             done = run(*arguments)
             self.expect_plain(done)
             self.assertNotEqual(done.stdout, "")
             self.assertEqual(done.stderr, "")
+
+
+class Surroundings(Scratch):
+    """A machine that is short of something, or in the way."""
+
+    def expect_sentence(self, done, words, code=1):
+        self.assertEqual(done.returncode, code, f"{done.stdout}{done.stderr}")
+        lines = [line for line in done.stderr.splitlines() if line.startswith("evros: ")]
+        self.assertEqual(len(lines), 1, done.stderr)
+        for word in words:
+            self.assertIn(word, lines[0])
+
+    def shell(self, line, **options):
+        return subprocess.run(["bash", "-c", line, EVROS, EVROS], capture_output=True, text=True, timeout=300, **options)
+
+    def test_output_that_is_lost_is_a_failure(self):
+        for arguments in (["--help"], ["--version"], ["tokenize", TINY, "-p", "hello"], ["inspect", TINY],
+                          ["tokenize", TINY, "--decode", "1,2"], ["run", TINY, "-p", "x", "--raw", "-n", "9", "-q"]):
+            with self.subTest(arguments), open("/dev/full", "w") as full:
+                done = subprocess.run([EVROS, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+                done.stdout = ""
+                self.expect_sentence(done, ["standard output cannot be written", "No space left"])
+
+    def test_closed_standard_streams_are_not_taken_by_files(self):
+        self.expect_sentence(self.shell(f'"$1" run {TINY} <&-'), ["prompt is empty"])
+        self.expect_sentence(self.shell(f'"$1" tokenize {TINY} -p x >&-'), ["standard output cannot be written"])
+        self.assertEqual(self.shell(f'"$1" tokenize {TINY} -p x 2>&-').returncode, 0)
+
+    def test_little_memory_is_one_sentence_and_leaves_nothing(self):
+        seen = set()
+        out = os.path.join(self.scratch, "o.gguf")
+        for kilobytes in [*range(10000, 100001, 10000), 150000, 200000, 400000]:
+            for command in (f"convert {MICRO} {out} -q", f"trace {GGUF} --tokens 1,2,3 --out {out}", f"tokenize {TINY} -p hello"):
+                with self.subTest(command, kilobytes=kilobytes):
+                    done = self.shell(f'ulimit -v {kilobytes}; exec "$1" {command}')
+                    if done.returncode == 127 or (done.returncode != 0 and "evros: " not in done.stderr and
+                                                  "error while loading" in done.stderr):
+                        continue  # the loader itself cannot start
+                    seen.add(done.returncode)
+                    if done.returncode != 0:
+                        self.expect_sentence(done, [])
+                    self.assertEqual([name for name in os.listdir(self.scratch) if name.endswith(".partial")], [])
+        self.assertEqual(seen, {0, 1}, "the limits reach from too little to enough")
+
+    def test_a_file_beyond_the_limit_of_the_shell_is_refused(self):
+        done = self.shell(f'ulimit -f 100; exec "$1" convert {MICRO} {self.scratch}/o.gguf -q')
+        self.expect_sentence(done, ["o.gguf", "File too large"])
+        self.assertEqual(os.listdir(self.scratch), [])
+
+    def test_a_pipe_is_never_replaced_by_a_file(self):
+        for name, arguments in {
+                "o.gguf": ["convert", MICRO], "t": ["trace", GGUF, "--tokens", "1", "--out"],
+                "s": ["snapshot", "save", GGUF, "--tokens", "1"], "r": ["run", GGUF, "-p", "x", "--raw", "--session"]}.items():
+            path = os.path.join(self.scratch, name)
+            os.mkfifo(path)
+            with self.subTest(name):
+                done = run(*arguments, path) if name != "s" else run(*arguments[:3], path, *arguments[3:])
+                self.expect_sentence(done, [path, "no regular file"])
+                self.assertTrue(os.path.exists(path) and not os.path.isfile(path))
+        self.assertEqual(len(os.listdir(self.scratch)), 4)
+
+    def test_a_model_is_not_overwritten_under_any_of_its_names(self):
+        model = os.path.join(self.scratch, "m.gguf")
+        shutil.copyfile(GGUF, model)
+        os.link(model, os.path.join(self.scratch, "hard.gguf"))
+        for name in ("m.gguf", "./m.gguf", "hard.gguf"):
+            with self.subTest(name):
+                self.expect_sentence(run("convert", model, os.path.join(self.scratch, name)), ["over the model"])
+        with open(model, "rb") as a, open(GGUF, "rb") as b:
+            self.assertEqual(a.read(), b.read())
+
+    def test_two_conversions_to_one_file_leave_a_good_one(self):
+        out = os.path.join(self.scratch, "o.gguf")
+        wanted = os.path.join(self.scratch, "wanted.gguf")
+        self.assertEqual(run("convert", MICRO, wanted, "-q").returncode, 0)
+        for _ in range(5):
+            both = [subprocess.Popen([EVROS, "convert", MICRO, out, "-q"], stderr=subprocess.PIPE, text=True) for _ in range(3)]
+            errors = [p.communicate(timeout=120)[1] for p in both]
+            self.assertIn(0, [p.returncode for p in both])
+            for process, error in zip(both, errors):
+                self.assertTrue(process.returncode == 0 or "being written by another process" in error, error)
+            with open(out, "rb") as a, open(wanted, "rb") as b:
+                self.assertEqual(a.read(), b.read())
+        self.assertEqual(sorted(os.listdir(self.scratch)), ["o.gguf", "wanted.gguf"])
+
+    def test_text_that_is_not_utf8_is_named_with_its_own_offset(self):
+        path = os.path.join(self.scratch, "p.txt")
+        with open(path, "wb") as out:
+            out.write(b"hello \xff\xfe world")
+        for arguments in (["run", TINY, "-f", path], ["run", TINY, "-f", path, "--raw"], ["tokenize", TINY, "-f", path]):
+            with self.subTest(arguments):
+                done = run(*arguments)
+                self.expect_sentence(done, [path, "UTF-8", "offset 6 "])
+                self.assertEqual(done.stdout, "")
+
+    def test_an_error_leaves_standard_output_empty(self):
+        done = run("run", TINY, "-p", "word " * 300, "--ctx", "64")
+        self.expect_sentence(done, ["64"])
+        self.assertEqual(done.stdout, "")
+
+
+class Thinking(Scratch):
+    def ask(self, *arguments):
+        done = run("run", TINY, "-p", "Tell me a story.", "--seed", "1", *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("think>", done.stdout)
+        return done
+
+    def test_thoughts_are_apart_from_the_answer(self):
+        done, quiet = self.ask("--think", "-n", "60", "--temp", "0"), self.ask("--think", "-n", "60", "--temp", "0", "-q")
+        self.assertEqual(done.stdout, quiet.stdout)
+        self.assertEqual(quiet.stderr, "")
+        self.assertNotIn("\x1b", done.stderr)
+        self.assertFalse(done.stdout.startswith("\n") and done.stdout.strip(), "line breaks before the answer")
+
+    def test_without_thinking_the_answer_is_all(self):
+        done = self.ask("--no-think", "-n", "12", "-q", "--temp", "0")
+        self.assertNotEqual(done.stdout.strip(), "")
 
 
 def fill(case, table):

@@ -1,6 +1,10 @@
 #include "cli/arguments.h"
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+
+#include "cli/validators.h"
+#include "engine/engine.h"
 
 namespace evros::cli {
 namespace {
@@ -8,56 +12,108 @@ namespace {
 constexpr const char* kModelHelp =
     "a GGUF file (any of a split set) or a safetensors folder; without it, the bundled model";
 
+/// A list that grows by repeating the option, or with commas; it does not swallow the arguments that follow.
+template <typename T>
+CLI::Option* add_list(CLI::App& app, const std::string& name, std::vector<T>& list, const std::string& help) {
+  return app.add_option(name, list, help)->allow_extra_args(false);
+}
+
+CLI::Option* add_tokens(CLI::App& app, const std::string& name, std::vector<int32_t>& list, const std::string& help) {
+  return add_list(app, name, list, help)->delimiter(',')->transform(number<int32_t>(0));
+}
+
 void add_model(CLI::App& app, ModelArguments& a) {
-  app.add_option("MODEL", a.model, kModelHelp);
+  const std::vector<std::string> kernels = engine::kernel_names();
+  app.add_option("MODEL", a.model, kModelHelp)->check(not_empty());
   app.add_option("--ctx", a.context, "longest session in tokens (default: the model's, at most 32768)")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--kv", a.kv, "type of the K/V cache: f32, f16, bf16")->capture_default_str();
+      ->transform(number<int64_t>(1));
+  app.add_option("--kv", a.kv, "type of the K/V cache: f32, f16, bf16")
+      ->capture_default_str()
+      ->transform(one_of({"f32", "f16", "bf16"}));
   app.add_option("--numerics", a.numerics, "N1, or N1-f32: quantised weights with float activations")
-      ->capture_default_str();
-  app.add_option("--threads", a.threads, "threads (default: one per core)")->check(CLI::Range(1, 1024));
-  app.add_option("--chunk", a.chunk, "tokens in one chunk at most")->capture_default_str()->check(CLI::Range(1, 65536));
-  app.add_option("--kernels", a.kernels, "kernel table by name: ref, ref-fma (default: the fastest that runs here)");
+      ->capture_default_str()
+      ->transform(one_of({"N1", "N1-f32"}));
+  app.add_option("--threads", a.threads, "threads (default: one per core)")->transform(number(1, 1024));
+  app.add_option("--chunk", a.chunk, "tokens in one chunk at most")->capture_default_str()->transform(number(1, 65536));
+  app.add_option("--kernels", a.kernels,
+                 cat("kernel table by name: ", CLI::detail::join(kernels, ", "), " (default: ", kernels.back(), ")"))
+      ->transform(one_of(kernels));
   app.add_option("--ple", a.ple, "where the n-gram table lives: disk (read as needed) or ram")
       ->capture_default_str()
-      ->check(CLI::IsMember({"disk", "ram"}));
+      ->transform(one_of({"disk", "ram"}));
   app.add_option("--ple-memory-mb", a.ple_memory_mb, "memory for table rows with --ple disk")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20));
+      ->transform(number<uint64_t>(1, 1 << 20));
+}
+
+/// ID=VALUE, such as 42=-1.5.
+bool read_bias(const std::string& entry, int32_t& id, float& bias) {
+  const char* const end = entry.data() + entry.size();
+  const auto [equals, error] = std::from_chars(entry.data(), end, id);
+  if (error != std::errc() || id < 0 || equals == end || *equals != '=') return false;
+  const auto [stop, value_error] = std::from_chars(equals + 1, end, bias);
+  return value_error == std::errc() && stop == end && std::abs(bias) <= std::numeric_limits<float>::max();
+}
+
+void add_logit_bias(CLI::App& app, RunArguments& a) {
+  const auto check = [](std::string& entry) -> std::string {
+    int32_t id = 0;
+    float bias = 0;
+    return read_bias(entry, id, bias) ? "" : cat(quote(entry), " is not ID=VALUE, such as 42=-1.5");
+  };
+  const auto store = [&a](const std::vector<std::string>& entries) {
+    for (const std::string& entry : entries) {
+      int32_t id = 0;
+      float bias = 0;
+      if (read_bias(entry, id, bias)) a.logit_bias[id] = bias;
+    }
+  };
+  app.add_option_function<std::vector<std::string>>("--logit-bias", store,
+                                                    "ID=VALUE, added to the logit of a token; may be repeated")
+      ->allow_extra_args(false)
+      ->check(CLI::Validator(check, ""));
 }
 
 void add_sampling(CLI::App& app, RunArguments& a) {
-  app.add_option("--temp", a.temperature, "temperature; 0 is greedy (default: the model's)");
-  app.add_option("--top-k", a.top_k, "keep the k most probable tokens; 0 keeps all");
-  app.add_option("--top-p", a.top_p, "keep the most probable tokens that reach this mass");
-  app.add_option("--min-p", a.min_p, "drop tokens below this share of the most probable one");
-  app.add_option("--repetition-penalty", a.repetition_penalty, "divides the logits of tokens seen; 1 is off");
-  app.add_option("--presence-penalty", a.presence_penalty, "subtracted once from tokens of the reply so far");
-  app.add_option("--frequency-penalty", a.frequency_penalty, "subtracted per occurrence in the reply so far");
-  app.add_option("--logit-bias", a.logit_bias, "ID=VALUE, added to the logit of a token; may be repeated");
-  app.add_option("--seed", a.seed, "seed of the generator (default: from the clock, printed at the end)");
+  constexpr float kAboveZero = std::numeric_limits<float>::denorm_min();
+  app.add_option("--temp", a.temperature, "temperature; 0 is greedy (default: the model's)")->transform(number(0.0f));
+  app.add_option("--top-k", a.top_k, "keep the k most probable tokens; 0 keeps all")->transform(number<int32_t>(0));
+  app.add_option("--top-p", a.top_p, "keep the most probable tokens that reach this mass")
+      ->transform(number(kAboveZero, 1.0f, "a number above 0 and at most 1"));
+  app.add_option("--min-p", a.min_p, "drop tokens below this share of the most probable one")
+      ->transform(number(0.0f, 1.0f));
+  app.add_option("--repetition-penalty", a.repetition_penalty, "divides the logits of tokens seen; 1 is off")
+      ->transform(number(kAboveZero, std::numeric_limits<float>::max(), "a number above 0"));
+  app.add_option("--presence-penalty", a.presence_penalty, "subtracted once from tokens of the reply so far")
+      ->transform(number(-100.0f, 100.0f));
+  app.add_option("--frequency-penalty", a.frequency_penalty, "subtracted per occurrence in the reply so far")
+      ->transform(number(-100.0f, 100.0f));
+  add_logit_bias(app, a);
+  app.add_option("--seed", a.seed, "seed of the generator (default: from the clock, printed at the end)")
+      ->transform(number<uint64_t>(0));
 }
 
 void add_run(CLI::App& root, RunArguments& a) {
   CLI::App& app = *root.add_subcommand("run", "answer one prompt, or chat when there is none");
   add_model(app, a.model);
-  app.add_option("-p,--prompt", a.prompt, "the prompt (one-shot)")->each([&a](const std::string&) {
-    a.has_prompt = true;
-  });
-  app.add_option("-f,--file", a.file, "read the prompt from a file");
-  app.add_option("-s,--system", a.system, "system message");
-  app.add_option("--session", a.session, "go on from this file when it exists, and save to it after each reply");
-  app.add_flag("--raw", a.raw, "continue the prompt as it stands, without the chat template");
+  CLI::Option* prompt = app.add_option("-p,--prompt", a.prompt, "the prompt (one-shot)");
+  prompt->each([&a](const std::string&) { a.has_prompt = true; });
+  app.add_option("-f,--file", a.file, "read the prompt from a file")->check(not_empty())->excludes(prompt);
+  CLI::Option* raw = app.add_flag("--raw", a.raw, "continue the prompt as it stands, without the chat template");
+  app.add_option("-s,--system", a.system, "system message")->excludes(raw);
+  app.add_option("--session", a.session, "go on from this file when it exists, and save to it after each reply")
+      ->check(not_empty());
   CLI::Option* think = app.add_flag("--think", a.think, "let the model think first (the template's default)");
-  app.add_flag("--no-think", a.no_think, "answer at once")->excludes(think);
-  app.add_option("-n,--max-tokens", a.max_tokens, "longest reply (default: until the context is full)")
-      ->check(CLI::NonNegativeNumber);
+  think->excludes(raw);
+  app.add_flag("--no-think", a.no_think, "answer at once")->excludes(think)->excludes(raw);
+  app.add_option("-n,--max-tokens", a.max_tokens, "longest reply in tokens (default: until the context is full)")
+      ->transform(number<int64_t>(0));
   add_sampling(app, a);
-  app.add_option("--stop", a.stop, "end the reply before this text; may be repeated");
-  app.add_option("--stop-id", a.stop_ids, "end the reply at this token id; may be repeated");
+  add_list(app, "--stop", a.stop, "end the reply before this text; may be repeated")->check(not_empty());
+  add_tokens(app, "--stop-id", a.stop_ids, "end the reply at this token id; may be repeated");
   app.add_flag("--ignore-eos", a.ignore_eos, "do not end at the model's own end-of-reply tokens");
   app.add_flag("--show-special", a.show_special, "show control tokens");
-  app.add_flag("-q,--quiet", a.quiet, "print the reply alone");
+  app.add_flag("-q,--quiet", a.quiet, "print the answer alone: no thoughts, no statistics");
 }
 
 void add_inspect(CLI::App& root, InspectArguments& a) {
@@ -69,19 +125,25 @@ void add_inspect(CLI::App& root, InspectArguments& a) {
 
 void add_tokenize(CLI::App& root, TokenizeArguments& a) {
   CLI::App& app = *root.add_subcommand("tokenize", "text to token ids and back");
-  app.add_option("MODEL", a.model, kModelHelp);
-  app.add_option("-p,--text", a.text, "the text")->each([&a](const std::string&) { a.has_text = true; });
-  app.add_option("-f,--file", a.file, "read the text from a file (without -p or -f: from standard input)");
-  app.add_option("--decode", a.decode, "token ids to turn into text, with commas")->delimiter(',');
+  app.add_option("MODEL", a.model, kModelHelp)->check(not_empty());
+  CLI::Option* text = app.add_option("-p,--text", a.text, "the text");
+  text->each([&a](const std::string&) { a.has_text = true; });
+  CLI::Option* file =
+      app.add_option("-f,--file", a.file, "read the text from a file (without -p or -f: from standard input)");
+  file->check(not_empty())->excludes(text);
+  add_tokens(app, "--decode", a.decode, "token ids to turn into text, with commas")->excludes(text)->excludes(file);
   app.add_flag("--plain", a.plain, "special tokens in the text are text");
-  app.add_flag("--json", a.json, "print JSON");
+  app.add_flag("--json", a.json,
+               "print JSON; \"bytes\", in hex, stands beside the text of a token that is not whole UTF-8");
 }
 
 void add_convert(CLI::App& root, ConvertArguments& a) {
   CLI::App& app = *root.add_subcommand("convert", "safetensors folder or GGUF -> GGUF");
-  app.add_option("FROM", a.from, "a safetensors folder or a GGUF file")->required();
-  app.add_option("TO", a.to, "the GGUF file to write")->required();
-  app.add_option("--type", a.type, "type of the matrices: f32, f16, bf16, q8_0, q4_0")->capture_default_str();
+  app.add_option("FROM", a.from, "a safetensors folder or a GGUF file")->required()->check(not_empty());
+  app.add_option("TO", a.to, "the GGUF file to write")->required()->check(not_empty());
+  app.add_option("--type", a.type, "type of the matrices: f32, f16, bf16, q8_0, q4_0")
+      ->capture_default_str()
+      ->transform(one_of({"f32", "f16", "bf16", "q8_0", "q4_0"}));
   app.add_option("--name", a.name, "general.name of the new file");
   app.add_flag("--no-mtp", a.no_mtp, "leave the draft head out");
   app.add_flag("-q,--quiet", a.quiet, "no progress");
@@ -89,10 +151,12 @@ void add_convert(CLI::App& root, ConvertArguments& a) {
 
 void add_synth(CLI::App& root, SynthArguments& a) {
   CLI::App& app = *root.add_subcommand("synth", "a model file without a model, for tests of size");
-  app.add_option("TO", a.to, "the GGUF file to write; a split set is written as TO-00001-of-0000N.gguf")->required();
+  app.add_option("TO", a.to, "the GGUF file to write; a split set is written as TO-00001-of-0000N.gguf")
+      ->required()
+      ->check(not_empty());
   app.add_option("--shape", a.shape, "real: the published model's 1,224 tensors and type mix")
       ->capture_default_str()
-      ->check(CLI::IsMember({"real"}));
+      ->transform(one_of({"real"}));
   app.add_flag("--sparse", a.sparse, "leave holes instead of weights: 111 GB apparent, megabytes on disk")->required();
   app.add_flag("-q,--quiet", a.quiet, "no progress");
 }
@@ -100,21 +164,22 @@ void add_synth(CLI::App& root, SynthArguments& a) {
 void add_trace(CLI::App& root, TraceArguments& a) {
   CLI::App& app = *root.add_subcommand("trace", "run token ids and write every intermediate that others can check");
   add_model(app, a.model);
-  app.add_option("--tokens", a.tokens, "token ids, with commas")->delimiter(',')->required();
-  app.add_option("--chunks", a.chunks, "chunk sizes, with commas, repeated to the end (default: all at once)")
-      ->delimiter(',');
-  app.add_option("--greedy", a.greedy, "also draw this many greedy tokens")->check(CLI::NonNegativeNumber);
+  add_tokens(app, "--tokens", a.tokens, "token ids, with commas")->required();
+  add_list(app, "--chunks", a.chunks, "chunk sizes, with commas, repeated to the end (default: all at once)")
+      ->delimiter(',')
+      ->transform(number<int64_t>(1));
+  app.add_option("--greedy", a.greedy, "also draw this many greedy tokens")->transform(number<int64_t>(0));
   app.add_option("--prefix", a.prefix, "name of the sequence in the file")->capture_default_str();
-  app.add_option("--out", a.out, "the safetensors file to write")->required();
+  app.add_option("--out", a.out, "the safetensors file to write")->required()->check(not_empty());
 }
 
 void add_bench(CLI::App& root, BenchArguments& a) {
   CLI::App& app = *root.add_subcommand("bench", "time of every stage, and what the transaction costs");
   add_model(app, a.model);
-  app.add_option("--prompt", a.prompt, "tokens to prefill")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--prompt", a.prompt, "tokens to prefill")->capture_default_str()->transform(number<int64_t>(1));
   app.add_option("--decode", a.decode, "tokens to decode after them")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->transform(number<int64_t>(1));
   app.add_flag("--stages", a.stages, "time per stage (this version shows nothing else)");
   app.add_flag("--json", a.json, "print JSON");
 }
@@ -124,8 +189,8 @@ void add_verify(CLI::App& root, VerifyArguments& a) {
   add_model(app, a.model);
   app.add_option("--budget", a.budget, "seconds; what does not fit is said")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  app.add_option("--seed", a.seed, "of texts, cuts and faults")->capture_default_str();
+      ->transform(number(0.001, 1e9));
+  app.add_option("--seed", a.seed, "of texts, cuts and faults")->capture_default_str()->transform(number<uint64_t>(0));
   app.add_flag("--json", a.json, "print JSON");
 }
 
@@ -140,17 +205,36 @@ void add_snapshot(CLI::App& root, SnapshotArguments& a) {
       add_model(*sub, a.model);
       sub->get_option("MODEL")->required();
     }
-    sub->add_option("FILE", a.file, "the snapshot")->required();
+    sub->add_option("FILE", a.file, "the snapshot")->required()->check(not_empty());
     sub->add_flag("--json", a.json, "print JSON");
     return sub;
   };
   CLI::App* save = command("save", "run some tokens and save the session", Action::save);
-  CLI::Option* tokens = save->add_option("--tokens", a.tokens, "token ids, with commas")->delimiter(',');
+  CLI::Option* tokens = add_tokens(*save, "--tokens", a.tokens, "token ids, with commas");
   save->add_option("-p,--prompt", a.prompt, "text, as it stands")->excludes(tokens);
   command("inspect", "what a snapshot holds; checks every digest", Action::inspect);
   command("restore", "load a snapshot and go on from it", Action::restore)
       ->add_option("-n,--greedy", a.greedy, "draw this many greedy tokens and append them")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(number<int64_t>(0));
+}
+
+/// Prints one sentence and where to read on; returns the exit code.
+int usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* at = &app;
+  std::string command = "evros";
+  for (; !at->get_subcommands().empty(); command += cat(' ', at->get_name())) at = at->get_subcommands().back();
+  std::string sentence = error.what();
+  if (at->get_require_subcommand_min() > 0) {
+    const std::vector<std::string> unknown = at->remaining();
+    sentence = unknown.empty() ? "a command is missing" : cat(quote(unknown[0]), " is not a command");
+  }
+  constexpr std::string_view kExcludes = " excludes ";
+  if (const size_t word = sentence.find(kExcludes); word != std::string::npos)
+    sentence.replace(word, kExcludes.size(), " cannot be given together with ");
+  std::replace_if(
+      sentence.begin(), sentence.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  std::fprintf(stderr, "evros: %s; see `%s --help`\n", sentence.c_str(), command.c_str());
+  return 2;
 }
 
 }  // namespace
@@ -181,7 +265,7 @@ Arguments parse(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return Exit{app.exit(error) == 0 ? 0 : 2};
+    return Exit{error.get_exit_code() == 0 ? app.exit(error) : usage_error(app, error)};
   }
   if (app.got_subcommand("run")) return run_arguments;
   if (app.got_subcommand("inspect")) return inspect_arguments;

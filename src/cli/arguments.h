@@ -1,5 +1,5 @@
-// The command line, parsed: one struct per sub-command. Parsing is the only thing that happens here (arguments.cc, the one
-// file that knows CLI11); each command gets its struct and returns the exit code: 0, 1 for an error, 2 for wrong usage.
+// The command line, parsed: one struct per sub-command. Parsing is the only thing that happens here (arguments.cc and
+// validators.h, which alone know CLI11): what can be decided from the command line alone is decided there; each command gets its struct and returns the exit code: 0, 1 for an error, 2 for wrong usage.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,8 @@ struct RunArguments {
   std::optional<float> temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
   std::optional<int32_t> top_k;
   std::optional<uint64_t> seed;
-  std::vector<std::string> stop, logit_bias;  // "ID=VALUE"
+  std::vector<std::string> stop;
+  std::map<int32_t, float> logit_bias;
   std::vector<int32_t> stop_ids;
   bool ignore_eos = false, show_special = false;
 };

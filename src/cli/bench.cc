@@ -21,8 +21,8 @@ double rate(const ops::PhaseTimes& phase) {
 uint64_t overhead(const ops::PhaseTimes& phase) { return phase.begin_ns + phase.publish_ns + phase.finite_ns; }
 
 void print_phase(const char* name, const ops::PhaseTimes& phase) {
-  std::printf("%s: %llu tokens in %llu chunks, %.1f tokens/s\n", name, static_cast<unsigned long long>(phase.tokens),
-              static_cast<unsigned long long>(phase.chunks), rate(phase));
+  std::printf("%s: %s in %s, %.1f tokens/s\n", name, counted(phase.tokens, "token").c_str(),
+              counted(phase.chunks, "chunk").c_str(), rate(phase));
   const auto line = [&](const char* what, uint64_t ns) {
     std::printf("  %-24s %9.3f ms  %5.2f %%\n", what, static_cast<double>(ns) / 1e6, share(ns, phase.total_ns));
   };

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <clocale>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -12,6 +13,7 @@
 #include "cli/common.h"
 #include "cli/conversation.h"
 #include "cli/session.h"
+#include "io/process.h"
 
 namespace evros::cli {
 namespace {
@@ -20,8 +22,9 @@ constexpr const char* kHelp =
     "  /reset   forget the conversation\n"
     "  /exit    leave (so does Ctrl-D)\n"
     "  Ctrl-C   stops a reply; at the prompt it clears the line\n"
-    "  a line that ends with \\ continues on the next\n";
+    "  a line that ends with \\ continues on the next; //... sends a line that begins with /\n";
 constexpr int kHistoryLines = 1000;
+constexpr const char* kBlanks = " \t\r\n";
 
 // libedit, reduced to reading a line.
 class LineEditor {
@@ -68,50 +71,72 @@ class LineEditor {
   std::unique_ptr<History, void (*)(History*)> history_;
 };
 
+void say_full() { std::fprintf(stderr, "evros: the context is full; /reset starts over\n"); }
+
 // A failed turn leaves the conversation as it was, so that the next message can be tried.
-void answer(Session& session, Conversation& conversation, const std::string& line, const RunArguments& a) {
-  const auto prompt = conversation.prompt(line);
+void answer(Session& session, Conversation& conversation, const std::string& message, const RunArguments& a) {
+  const Status valid = check_utf8("the line", message);
+  const auto prompt = valid.ok() ? conversation.prompt(message) : valid.error();
   if (!prompt.ok()) {
     fail(prompt.error());
     return;
   }
-  if (conversation.starts_thinking()) std::printf("(thinking) ");
-  const auto result = stream_reply(session, *prompt);
-  std::printf("\n");
+  ReplyPrinter printer(conversation.starts_thinking(), a.quiet ? nullptr : stdout, io::is_terminal(io::Stream::out));
+  const auto result = stream_reply(session, *prompt, printer);
   if (!result.ok()) {
     fail(result.error());
+    if (static_cast<int64_t>(prompt->size()) > session.engine->info().plan.context) say_full();
     return;
   }
-  std::fflush(stdout);
   if (!a.quiet) print_statistics(session, *result);
+  if (result->finish == engine::Finish::context_full) say_full();
   Status kept = conversation.add_reply(*result);
   if (kept.ok()) kept = keep(session, a, &conversation);
   if (!kept.ok()) fail(kept.error());
 }
 
+// Characters beyond ASCII can be typed only in a locale that has them; the program speaks UTF-8 in any.
+void choose_locale() {
+  if (std::setlocale(LC_CTYPE, "") == nullptr || MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+// Runs a line that begins with "/"; false when it ends the chat.
+bool command(std::string_view line, Conversation& conversation) {
+  line = line.substr(0, line.find_last_not_of(kBlanks) + 1);
+  if (line == "/exit" || line == "/quit") return false;
+  if (line == "/help") {
+    std::printf("%s", kHelp);
+  } else if (line == "/reset") {
+    conversation.clear();
+  } else {
+    std::printf("%s is not a command; /help lists them, and // sends a line that begins with /\n",
+                std::string(line).c_str());
+  }
+  return true;
+}
+
 }  // namespace
 
 int chat(Session& session, const RunArguments& a) {
-  std::setlocale(LC_CTYPE, "");
+  choose_locale();
   auto conversation = make_conversation(session, a);
   if (!conversation.ok()) return fail(conversation.error());
   if (const Status resumed = resume(session, a, &*conversation); !resumed.ok()) return fail(resumed.error());
-  std::printf("%s. /help lists the commands.\n", session.engine->info().model.c_str());
+  if (!a.quiet) std::printf("%s. /help lists the commands.\n", session.engine->info().model.c_str());
   LineEditor editor;
   std::string line;
   while (true) {
     const LineEditor::Outcome outcome = editor.read(line);
     if (outcome == LineEditor::Outcome::end) break;
-    if (outcome == LineEditor::Outcome::interrupted || line.empty()) continue;
-    if (line == "/exit" || line == "/quit") break;
-    if (line == "/help") {
-      std::printf("%s", kHelp);
-    } else if (line == "/reset") {
-      conversation->clear();
-    } else if (line[0] == '/') {
-      std::printf("%s is not a command; /help lists them.\n", line.c_str());
-    } else {
+    const size_t start = line.find_first_not_of(kBlanks);
+    if (outcome == LineEditor::Outcome::interrupted || start == std::string::npos) continue;
+    const std::string_view text = std::string_view(line).substr(start);
+    if (text.starts_with("//")) {
+      answer(session, *conversation, std::string(text.substr(1)), a);
+    } else if (text[0] != '/') {
       answer(session, *conversation, line, a);
+    } else if (!command(text, *conversation)) {
+      break;
     }
   }
   std::printf("\n");

@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "io/io.h"
 #include "io/process.h"
+#include "text/utf8.h"
 
 namespace evros::cli {
 namespace {
@@ -44,10 +45,25 @@ int fail(const Error& error) {
   return 1;
 }
 
-Result<std::string> read_text(bool given, const std::string& text, const std::string& file) {
-  if (given) return text;
-  return file.empty() ? io::read_standard_input(kTextLimit) : io::read_file(io::real_io(), file, kTextLimit);
+Status check_utf8(std::string_view what, std::string_view text) {
+  const auto wrong = text::find_invalid_utf8(text);
+  if (!wrong) return {};
+  return Error{Code::invalid_argument,
+               cat(what, " is not UTF-8: the byte at offset ", *wrong, " belongs to no character")};
 }
+
+Result<std::string> read_text(bool given, const std::string& text, const std::string& file) {
+  const std::string source = given ? "the text of -p" : file.empty() ? "standard input" : file;
+  const auto read = [&]() -> Result<std::string> {
+    if (given) return text;
+    return file.empty() ? io::read_standard_input(kTextLimit) : io::read_file(io::real_io(), file, kTextLimit);
+  };
+  EVROS_ASSIGN(std::string content, read());
+  EVROS_TRY(check_utf8(source, content));
+  return content;
+}
+
+std::string counted(uint64_t n, std::string_view what) { return cat(n, ' ', what, n == 1 ? "" : "s"); }
 
 std::string human_bytes(uint64_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};

@@ -17,8 +17,14 @@ engine::EngineOptions engine_options(const ModelArguments& arguments);
 /// Prints "evros: <sentence>." on standard error; returns the exit code 1.
 int fail(const Error& error);
 
-/// The text of -p, of -f, or of standard input. Refused when empty.
+/// Text that a user gave must be UTF-8; the error names `what` and the first wrong byte.
+Status check_utf8(std::string_view what, std::string_view text);
+
+/// The text of -p, of -f, or of standard input; UTF-8.
 Result<std::string> read_text(bool given, const std::string& text, const std::string& file);
+
+/// "1 token", "2 tokens".
+std::string counted(uint64_t n, std::string_view what);
 
 /// "1.5 MiB".
 std::string human_bytes(uint64_t bytes);

@@ -3,7 +3,7 @@
 
 #include <cstdio>
 
-#include "base/str.h"
+#include "base/check.h"
 #include "cli/arguments.h"
 #include "cli/common.h"
 #include "cli/progress_bar.h"
@@ -12,9 +12,7 @@ namespace evros::cli {
 
 int convert(const ConvertArguments& a) {
   const auto type = format::type_by_name(a.type);
-  if (!type) {
-    return fail({Code::invalid_argument, cat("--type is ", a.type, "; possible are f32, f16, bf16, q8_0 and q4_0")});
-  }
+  CHECK(type.has_value());  // arguments.cc knows the names
   const auto done = [&] {
     ProgressBar bar("converting", a.quiet);
     return ops::convert(io::real_io(), a.from, a.to, {*type, a.name, !a.no_mtp}, bar.progress());

@@ -105,7 +105,7 @@ void print_json(const format::ModelFile& file, const Result<engine::Plan>& plan,
     json.key(name).begin_object().key("tensors").value(total.tensors).key("bytes").value(total.bytes).end_object();
   }
   json.end_object().key("metadata").begin_object();
-  for (const format::MetadataEntry& entry : file.metadata()) json.key(entry.key).value(entry.value);
+  for (const format::MetadataEntry& entry : file.metadata()) json.key(entry.key).raw(entry.json);
   json.end_object();
   plan_json(json, plan);
   if (tensors) {

@@ -1,4 +1,12 @@
+// The program: parses, runs one command, and makes sure that what it printed arrived.
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <new>
+
 #include "cli/arguments.h"
+#include "io/process.h"
 
 namespace {
 
@@ -17,6 +25,31 @@ struct Dispatch {
   int operator()(const SnapshotArguments& a) const { return snapshot(a); }
 };
 
+// Nothing in here may need memory once there is none.
+int run_command(int argc, char** argv) {
+  try {
+    return std::visit(Dispatch{}, parse(argc, argv));
+  } catch (const std::bad_alloc&) {
+    std::fputs("evros: out of memory\n", stderr);
+  } catch (const std::exception& error) {  // of the standard library: a thread or lock that the system refused
+    std::fprintf(stderr, "evros: %s\n", error.what());
+  }
+  return 1;
+}
+
+// Output that was lost is a failure, said unless another one was said already.
+int flush_output(int code) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  const int error = errno;
+  if (code == 0)
+    std::fprintf(stderr, "evros: standard output cannot be written: %s\n", std::strerror(error == 0 ? EIO : error));
+  return code == 0 ? 1 : code;
+}
+
 }  // namespace
 
-int main(int argc, char** argv) { return std::visit(Dispatch{}, parse(argc, argv)); }
+int main(int argc, char** argv) {
+  evros::io::prepare_process();
+  return flush_output(run_command(argc, argv));
+}

@@ -35,10 +35,10 @@ Result<engine::Finish> one_shot(Session& session, const RunArguments& a) {
     EVROS_TRY(resume(session, a, &*conversation));
     EVROS_ASSIGN(prompt, conversation->prompt(text));
   }
-  const auto result = stream_reply(session, prompt);
-  std::printf("\n");
+  ReplyPrinter printer(conversation && conversation->starts_thinking(), a.quiet ? nullptr : stderr,
+                       io::is_terminal(io::Stream::err));
+  const auto result = stream_reply(session, prompt, printer);
   if (!result.ok()) return result.error();
-  std::fflush(stdout);
   if (!a.quiet) print_statistics(session, *result);
   if (conversation) EVROS_TRY(conversation->add_reply(*result));
   EVROS_TRY(keep(session, a, conversation ? &*conversation : nullptr));

@@ -1,6 +1,5 @@
 #include "cli/session.h"
 
-#include <charconv>
 #include <cstdio>
 
 #include "base/str.h"
@@ -14,23 +13,7 @@ namespace {
 
 std::atomic<bool> g_interrupted{false};
 
-Status parse_logit_bias(const std::vector<std::string>& list, std::map<int32_t, float>& out) {
-  for (const std::string& entry : list) {
-    int32_t id = 0;
-    float bias = 0;
-    const char* end = entry.data() + entry.size();
-    const auto [equals, id_error] = std::from_chars(entry.data(), end, id);
-    const bool split = id_error == std::errc{} && equals != end && *equals == '=';
-    if (!split || std::from_chars(equals + 1, end, bias).ptr != end || equals + 1 == end) {
-      return Error{Code::invalid_argument,
-                   cat("--logit-bias is \"", entry, "\"; it must be ID=VALUE, such as 42=-1.5")};
-    }
-    out[id] = bias;
-  }
-  return {};
-}
-
-Result<engine::ReplyParams> reply_params(const RunArguments& a, const format::SamplingDefaults& defaults) {
+engine::ReplyParams reply_params(const RunArguments& a, const format::SamplingDefaults& defaults) {
   engine::ReplyParams params;
   engine::SamplingParams& s = params.sampling;
   s.temperature = a.temperature.value_or(defaults.temperature.value_or(0.0f));
@@ -41,7 +24,7 @@ Result<engine::ReplyParams> reply_params(const RunArguments& a, const format::Sa
   s.presence_penalty = a.presence_penalty.value_or(0.0f);
   s.frequency_penalty = a.frequency_penalty.value_or(0.0f);
   s.seed = a.seed.value_or(io::real_io().now_ns() / 1000 % 1000000007);
-  EVROS_TRY(parse_logit_bias(a.logit_bias, s.logit_bias));
+  s.logit_bias = a.logit_bias;
   params.max_tokens = a.max_tokens;
   params.stop = a.stop;
   params.stop_ids = a.stop_ids;
@@ -54,10 +37,11 @@ Result<engine::ReplyParams> reply_params(const RunArguments& a, const format::Sa
 
 Result<Session> open_session(const RunArguments& a) {
   EVROS_ASSIGN(const std::string path, model_path(a.model.model));
+  if (!a.session.empty()) EVROS_TRY(io::real_io().check_target(a.session));
   EVROS_ASSIGN(auto engine, engine::Engine::load(io::real_io(), path, engine_options(a.model)));
   EVROS_ASSIGN(auto tokenizer, engine::load_tokenizer(engine->file()));
-  EVROS_ASSIGN(auto params, reply_params(a, engine->file().sampling()));
-  EVROS_TRY(engine::validate(params.sampling, engine->model().hyper.vocab));
+  engine::ReplyParams params = reply_params(a, engine->file().sampling());
+  EVROS_TRY(engine::validate(params, engine->model().hyper.vocab));
   EVROS_ASSIGN(const engine::SessionId id, engine->open());
   io::catch_interrupt(g_interrupted);
   return Session{std::move(engine), std::move(tokenizer), id, std::move(params), &g_interrupted};
@@ -68,6 +52,7 @@ Result<Conversation> make_conversation(const Session& session, const RunArgument
   std::optional<bool> thinking;
   if (a.think || a.no_think) thinking = a.think;
   Conversation conversation(std::move(format), session.tokenizer, thinking);
+  EVROS_TRY(check_utf8("the system message", a.system));
   if (!a.system.empty()) conversation.add_system(a.system);
   return conversation;
 }
@@ -94,15 +79,18 @@ Status keep(Session& session, const RunArguments& a, const Conversation* convers
                               conversation == nullptr ? "" : conversation->save(held));
 }
 
-Result<engine::ReplyResult> stream_reply(Session& session, std::span<const int32_t> prompt) {
+Result<engine::ReplyResult> stream_reply(Session& session, std::span<const int32_t> prompt, ReplyPrinter& printer) {
   session.interrupted->store(false);
-  return engine::reply(
+  auto result = engine::reply(
       *session.engine, io::real_io(), session.id, prompt, session.params, session.tokenizer,
-      [](std::string_view text) {
-        std::fwrite(text.data(), 1, text.size(), stdout);
-        std::fflush(stdout);
+      [&](std::string_view text) {
+        if (!printer.push(text)) session.interrupted->store(true);
       },
       session.interrupted);
+  printer.finish();
+  if (result.ok() || printer.answered()) std::printf("\n");
+  std::fflush(stdout);
+  return result;
 }
 
 void print_statistics(const Session& session, const engine::ReplyResult& result) {
@@ -110,9 +98,10 @@ void print_statistics(const Session& session, const engine::ReplyResult& result)
     return ns == 0 ? 0.0 : static_cast<double>(tokens) * 1e9 / static_cast<double>(ns);
   };
   const auto fresh = static_cast<size_t>(result.prompt_tokens - result.reused_tokens);
-  std::fprintf(stderr, "[%lld prompt tokens (%lld reused) at %.1f tokens/s, %zu reply tokens at %.1f tokens/s; %s; ",
-               static_cast<long long>(result.prompt_tokens), static_cast<long long>(result.reused_tokens),
-               rate(fresh, result.prefill_ns), result.tokens.size(), rate(result.tokens.size(), result.decode_ns),
+  std::fprintf(stderr, "[%s of prompt (%lld reused) at %.1f tokens/s, %s of reply at %.1f tokens/s; %s; ",
+               counted(static_cast<uint64_t>(result.prompt_tokens), "token").c_str(),
+               static_cast<long long>(result.reused_tokens), rate(fresh, result.prefill_ns),
+               counted(result.tokens.size(), "token").c_str(), rate(result.tokens.size(), result.decode_ns),
                engine::finish_name(result.finish));
   if (session.params.sampling.temperature > 0) {
     std::fprintf(stderr, "seed %llu; ", static_cast<unsigned long long>(session.params.sampling.seed));

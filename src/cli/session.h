@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "cli/arguments.h"
 #include "cli/conversation.h"
+#include "cli/reply_printer.h"
 #include "engine/engine.h"
 #include "engine/reply.h"
 #include "text/tokenizer.h"
@@ -35,8 +36,8 @@ Status resume(Session& session, const RunArguments& arguments, Conversation* con
 /// With --session FILE: writes session and conversation there. An empty session is not written.
 Status keep(Session& session, const RunArguments& arguments, const Conversation* conversation);
 
-/// Streams one reply to standard output. Ctrl-C ends the reply, not the program.
-Result<engine::ReplyResult> stream_reply(Session& session, std::span<const int32_t> prompt);
+/// Streams one reply. Ctrl-C ends the reply, not the program; so does a standard output that takes no more.
+Result<engine::ReplyResult> stream_reply(Session& session, std::span<const int32_t> prompt, ReplyPrinter& printer);
 
 /// One line about a reply on standard error.
 void print_statistics(const Session& session, const engine::ReplyResult& result);

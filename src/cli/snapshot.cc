@@ -24,7 +24,7 @@ void print(const SnapshotArguments& a, const engine::Digests& digests, std::span
     std::printf("%s\n", json.end_object().key("combined").value(digests.combined).end_object().take().c_str());
     return;
   }
-  std::printf("%zu tokens under %s\n", tokens.size(), digests.numerics.c_str());
+  std::printf("%s under %s\n", counted(tokens.size(), "token").c_str(), digests.numerics.c_str());
   for (size_t i = 0; i < tokens.size(); ++i) std::printf("%s%d", i == 0 ? "" : ",", tokens[i]);
   std::printf("\n");
   for (const auto& [owner, hex] : digests.owners) std::printf("  %-14s %s\n", owner.c_str(), hex.c_str());
@@ -77,6 +77,7 @@ Status inspect_file(const SnapshotArguments& a) {
 Status run_snapshot(const SnapshotArguments& a) {
   using Action = SnapshotArguments::Action;
   if (a.action == Action::inspect) return inspect_file(a);
+  if (a.action == Action::save) EVROS_TRY(io::real_io().check_target(a.file));
   EVROS_ASSIGN(const std::string path, model_path(a.model.model));
   EVROS_ASSIGN(const auto engine, engine::Engine::load(io::real_io(), path, engine_options(a.model)));
   return a.action == Action::save ? save(a, *engine) : restore(a, *engine);

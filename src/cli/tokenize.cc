@@ -5,16 +5,27 @@
 #include "cli/arguments.h"
 #include "cli/common.h"
 #include "engine/text_kit.h"
+#include "text/utf8.h"
 
 namespace evros::cli {
 namespace {
+
+std::string hex(std::string_view bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string out;
+  for (const unsigned char byte : bytes) out += {kDigits[byte >> 4], kDigits[byte & 15]};
+  return out;
+}
 
 void print_ids(const text::Tokenizer& tokenizer, const std::vector<int32_t>& ids, bool json_wanted) {
   JsonWriter json;
   json.begin_array();
   for (const int32_t id : ids) {
     if (json_wanted) {
-      json.begin_object().key("id").value(id).key("text").value(tokenizer.token_bytes(id)).end_object();
+      const std::string bytes(tokenizer.token_bytes(id));
+      json.begin_object().key("id").value(id).key("text").value(bytes);
+      if (text::find_invalid_utf8(bytes)) json.key("bytes").value(hex(bytes));
+      json.end_object();
     } else {
       std::printf("%d\t%s\n", id, json_quote(tokenizer.token_bytes(id)).c_str());
     }
@@ -35,7 +46,8 @@ int tokenize(const TokenizeArguments& a) {
   if (!a.decode.empty()) {
     const Result<std::string> text = tokenizer->decode(a.decode);
     if (!text.ok()) return fail(text.error());
-    std::printf("%s\n", a.json ? json_quote(*text).c_str() : text->c_str());
+    const std::string line = (a.json ? json_quote(*text) : *text) + "\n";
+    std::fwrite(line.data(), 1, line.size(), stdout);
     return 0;
   }
   const Result<std::string> text = read_text(a.has_text, a.text, a.file);

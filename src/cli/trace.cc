@@ -14,6 +14,7 @@ namespace {
 
 Status run_trace(const TraceArguments& a) {
   EVROS_ASSIGN(const std::string path, model_path(a.model.model));
+  EVROS_TRY(io::real_io().check_target(a.out));
   if (a.tokens.empty()) return Error{Code::invalid_argument, "--tokens is empty; at least one id is needed"};
   if (a.tokens.size() > ops::kTraceTokens) {
     return Error{Code::invalid_argument,
@@ -29,8 +30,8 @@ Status run_trace(const TraceArguments& a) {
   EVROS_ASSIGN(ops::Trace trace, ops::run_trace(*engine, session, a.tokens, a.chunks, a.prefix));
   if (a.greedy > 0) EVROS_TRY(ops::trace_greedy(*engine, session, a.greedy, trace));
   EVROS_TRY(ops::write_trace(io::real_io(), a.out, trace));
-  std::printf("%zu tokens under %s: %zu arrays in %s\n", a.tokens.size(), engine->info().numerics.c_str(), trace.size(),
-              a.out.c_str());
+  std::printf("%s under %s: %zu arrays in %s\n", counted(a.tokens.size(), "token").c_str(),
+              engine->info().numerics.c_str(), trace.size(), a.out.c_str());
   return {};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <memory>
 #include <thread>
 
@@ -100,7 +101,12 @@ Pool::Pool(int threads) : state_(std::make_unique<State>()) {
   state_->workers = std::make_unique<Worker[]>(static_cast<size_t>(threads - 1));
   for (int i = 0; i + 1 < threads; ++i) {
     Worker& worker = state_->workers[i];
-    worker.thread = std::thread(work, std::ref(worker), i + 1, state_->spins);
+    try {
+      worker.thread = std::thread(work, std::ref(worker), i + 1, state_->spins);
+    } catch (const std::exception&) {  // no memory, or no more threads for this user
+      state_->threads = i + 1;
+      return;
+    }
   }
 }
 

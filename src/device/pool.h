@@ -14,7 +14,8 @@ int thread_count(int asked);
 /// Owns its threads; they sleep when there is nothing to do and end with it.
 class Pool {
  public:
-  /// `threads` >= 1 counts the calling thread. Workers run with the IEEE default floating-point environment.
+  /// `threads` >= 1 counts the calling thread. Workers run with the IEEE default floating-point environment. Where the
+  /// system refuses a thread the pool makes do with those it has: slower, with the same results.
   explicit Pool(int threads);
   ~Pool();
   Pool(const Pool&) = delete;

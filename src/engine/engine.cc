@@ -107,6 +107,12 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device:
   return no_memory();
 }
 
+std::vector<std::string> kernel_names() {
+  std::vector<std::string> names;
+  for (const kernels::Kernels* table : kernels::host_tables()) names.emplace_back(table->name);
+  return names;
+}
+
 const EngineInfo& Engine::info() const { return impl_->info; }
 const format::ModelFile& Engine::file() const { return *impl_->file; }
 const model::Model& Engine::model() const { return impl_->model; }

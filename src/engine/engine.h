@@ -61,6 +61,9 @@ struct EngineInfo {
   Plan plan;
 };
 
+/// Values of EngineOptions::kernels that this machine can run, slowest first.
+std::vector<std::string> kernel_names();
+
 /// One sequence's tokens in a chunk.
 struct ChunkRow {
   SessionId session;

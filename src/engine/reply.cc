@@ -100,6 +100,17 @@ class Decoder {
 
 }  // namespace
 
+Status validate(const ReplyParams& params, int32_t vocab) {
+  EVROS_TRY(validate(params.sampling, vocab));
+  for (const int32_t id : params.stop_ids) {
+    if (id < 0 || id >= vocab) {
+      return Error{Code::invalid_argument,
+                   cat("stop_ids names token ", id, "; the vocabulary has ids 0 to ", vocab - 1)};
+    }
+  }
+  return {};
+}
+
 const char* finish_name(Finish finish) {
   switch (finish) {
     case Finish::stop_token:
@@ -120,7 +131,7 @@ Result<ReplyResult> reply(Engine& engine, io::Io& clock, SessionId session, std:
                           const ReplyParams& params, const text::Tokenizer& tokenizer, const OnText& on_text,
                           const std::atomic<bool>* cancel) {
   if (prompt.empty()) return Error{Code::invalid_argument, "the prompt is empty; at least one token is needed"};
-  EVROS_TRY(validate(params.sampling, engine.model().hyper.vocab));
+  EVROS_TRY(validate(params, engine.model().hyper.vocab));
   ReplyResult result{};
   result.prompt_tokens = static_cast<int64_t>(prompt.size());
   const uint64_t start = clock.now_ns();

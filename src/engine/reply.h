@@ -27,6 +27,9 @@ struct ReplyParams {
   bool show_special = false;      // control tokens are part of the text
 };
 
+/// Code::invalid_argument for what has no meaning: sampling as validate(SamplingParams) has it, ids outside the vocabulary.
+Status validate(const ReplyParams& params, int32_t vocab);
+
 enum class Finish {
   stop_token,  // an end-of-reply id was drawn
   stop_string,

@@ -7,7 +7,7 @@ namespace evros::engine {
 namespace {
 
 constexpr uint64_t kReadBytes = 16u << 20;
-constexpr size_t kTensorsListed = 40;
+constexpr size_t kTensorsListed = 12;
 
 Result<const format::Tensor*> find(const format::ModelFile& file, const std::string& name) {
   const format::Tensor* tensor = file.find(name);

@@ -75,7 +75,9 @@ void CheckpointNames::refuse_unused(bool has_mtp, bool tied) {
   };
   for (const SafeTensor& tensor : stored_.tensors) {
     if (used_.contains(tensor.name) || is_meaningless(tensor.name)) continue;
-    problems_.add(cat("tensor ", quoted(tensor.name), " is unknown to this build and cannot be left out"));
+    const std::string& path = stored_.files[tensor.file]->path();
+    problems_.add(cat("tensor ", quoted(tensor.name), " of ", path.substr(path.rfind('/') + 1),
+                      " is unknown to this build and cannot be left out"));
   }
 }
 

@@ -1,6 +1,8 @@
 // A GGUF file or split set as a model.
 #include <algorithm>
+#include <cmath>
 
+#include "base/json_writer.h"
 #include "base/str.h"
 #include "format/expected_tensors.h"
 #include "format/gguf.h"
@@ -15,6 +17,13 @@ std::string text_of(const GgufMetadata& metadata, std::string_view key) {
   const GgufValue* value = metadata.find(key);
   const std::string* text = value == nullptr ? nullptr : value->text();
   return text == nullptr ? std::string() : *text;
+}
+
+std::string json_of(const GgufValue& value) {
+  if (const std::string* text = value.text()) return json_quote(*text);
+  if (value.is_array()) return json_quote(value.short_text());
+  const auto number = value.number();
+  return number && !std::isfinite(*number) ? "null" : value.short_text();
 }
 
 /// A token id: -1 when absent or not an integer of the vocabulary.
@@ -160,7 +169,7 @@ Result<ModelParts> open_gguf_model(io::Io& io, const std::string& path) {
   EVROS_ASSIGN(parts.text, text_assets(set.metadata, parts.hyper.vocab, path));
   parts.sampling = sampling_of(set.metadata);
   for (const auto& [key, value] : set.metadata.entries())
-    parts.metadata.push_back({key, value.type_text(), value.short_text()});
+    parts.metadata.push_back({key, value.type_text(), value.short_text(), json_of(value)});
   parts.files = std::move(set.files);
   return parts;
 }

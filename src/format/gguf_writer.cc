@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 
 #include "base/bytes.h"
 #include "base/str.h"
@@ -40,10 +41,12 @@ GgufWriter::GgufWriter(io::Io& io, std::string path, uint64_t max_file_bytes, bo
 
 GgufWriter::~GgufWriter() {
   if (finished_) return;
-  const size_t created = files_.size();
-  files_.clear();
-  // A partial file that cannot be removed is litter, not damage: nothing opens it.
-  for (size_t i = 0; i < created; ++i) static_cast<void>(io_.remove(partial(paths_[i])).ok());
+  // Removed while they are open: closed, they could be another writer's already. One that cannot be removed, for want of
+  // memory too, is litter, not damage: nothing opens it.
+  try {
+    for (size_t i = 0; i < files_.size(); ++i) static_cast<void>(io_.remove(partial(paths_[i])).ok());
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 void GgufWriter::set(std::string key, GgufValue value) {
@@ -130,6 +133,7 @@ Status GgufWriter::begin() {
     return Error{Code::invalid_argument,
                  cat(path_, ": would be split into ", paths_.size(), " files; at most ", kMaxFiles, " are possible")};
   }
+  for (const std::string& path : paths_) EVROS_TRY(io_.check_target(path));
   for (uint32_t i = 0; i < paths_.size(); ++i) EVROS_TRY(begin_file(i));
   return {};
 }

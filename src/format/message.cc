@@ -7,7 +7,7 @@
 namespace evros::format {
 namespace {
 constexpr size_t kShownCharacters = 80;
-constexpr size_t kShownProblems = 36;
+constexpr size_t kShownProblems = 12;
 }  // namespace
 
 std::string quoted(std::string_view text) {

@@ -23,7 +23,7 @@ class Problems {
  public:
   void add(std::string sentence) { list_.push_back(std::move(sentence)); }
   bool empty() const { return list_.empty(); }
-  /// "PATH: N problems: a; b; ...": the first three dozen in full, then "and N more". CHECKed: not empty.
+  /// "PATH: N problems: a; b; ...": the first dozen in full, then "and N more". CHECKed: not empty.
   Error error(Code code, std::string_view path) const;
 
  private:

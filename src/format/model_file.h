@@ -78,7 +78,8 @@ struct SamplingDefaults {
 
 /// A metadata value in a form for people: inspect prints it.
 struct MetadataEntry {
-  std::string key, type, value;  // long arrays abbreviated: "[4096 x str]"
+  std::string key, type, value;  // shortened: "[4096 x str]"
+  std::string json;              // the value as JSON, whole; arrays and objects as the string `value`
 };
 
 /// Immutable after open; every method may be called from any thread.

@@ -1,6 +1,7 @@
 // A checkpoint folder as a model: config.json, *.safetensors, and beside them what the tokenizer needs.
 #include <algorithm>
 
+#include "base/json_writer.h"
 #include "base/str.h"
 #include "format/canonical.h"
 #include "format/config_json.h"
@@ -64,8 +65,9 @@ Result<std::vector<MetadataEntry>> metadata_of(const std::string& text, const st
   const auto add = [&](const boost::json::object& object, const std::string& prefix) {
     for (const auto& [key, value] : object) {
       const auto kind = boost::json::to_string(value.kind());
-      entries.push_back(
-          {prefix + std::string(key.data(), key.size()), std::string(kind.data(), kind.size()), json_short(value)});
+      const std::string shown = json_short(value);
+      entries.push_back({prefix + std::string(key.data(), key.size()), std::string(kind.data(), kind.size()), shown,
+                         value.is_structured() ? json_quote(shown) : boost::json::serialize(value)});
     }
   };
   add(top, "");

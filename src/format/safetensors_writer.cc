@@ -57,7 +57,6 @@ Status write_safetensors(io::Io& io, const std::string& path, std::span<const Sa
   const std::string partial = path + ".partial";
   EVROS_ASSIGN(std::unique_ptr<io::File> file, io.create(partial));
   Status written = write_all(*file, order);
-  file.reset();
   if (written.ok()) written = io.rename(partial, path);
   if (!written.ok()) static_cast<void>(io.remove(partial).ok());
   return written;

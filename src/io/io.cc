@@ -4,6 +4,12 @@
 
 namespace evros::io {
 
+Status Io::check_target(const std::string& path) const {
+  if (path.empty()) return Error{Code::invalid_argument, "the name of the file to write is empty"};
+  if (!is_folder(path)) return {};
+  return Error{Code::invalid_argument, cat(path, " is a folder; wanted the name of a file to write")};
+}
+
 Result<std::string> read_file(Io& io, const std::string& path, uint64_t limit) {
   EVROS_ASSIGN(const std::unique_ptr<File> file, io.open(path));
   if (file->size() > limit) {

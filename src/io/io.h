@@ -40,9 +40,18 @@ class File {
 class Io {
  public:
   virtual ~Io() = default;
-  virtual Result<std::unique_ptr<File>> open(const std::string& path) = 0;    // for reading
-  virtual Result<std::unique_ptr<File>> create(const std::string& path) = 0;  // for writing; truncates
+  virtual Result<std::unique_ptr<File>> open(const std::string& path) = 0;  // for reading
+  /// For writing; what was there is dropped. One writer at a time: Code::busy, and nothing dropped, while another File,
+  /// of any process, that create() gave out for it is open. Refuses what check_target() refuses.
+  virtual Result<std::unique_ptr<File>> create(const std::string& path) = 0;
+  /// Replaces `to`; refuses what check_target() refuses. To publish a file that was written, rename it while it is open:
+  /// that keeps other writers out.
   virtual Status rename(const std::string& from, const std::string& to) = 0;
+  /// May a file be written under this name? Code::invalid_argument for "", a folder, a link, a device or a pipe, which a
+  /// rename would silently put out of the way. Programs ask before they start long work.
+  virtual Status check_target(const std::string& path) const;
+  /// Do both names lead to one existing file, whatever links and spellings are on the way?
+  virtual bool same_file(const std::string& a, const std::string& b) const { return a == b && exists(a); }
   virtual Status remove(const std::string& path) = 0;
   virtual Status sync_folder(const std::string& path) = 0;
   virtual Status make_folder(const std::string& path) = 0;  // parents too; existing is fine

@@ -2,8 +2,12 @@
 #include "io/io.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -151,6 +155,99 @@ TEST(RealIo, WritingToAFileOpenedForReadingIsRefusedBySystem) {
   EXPECT_EQ((*file)->write_at(0, bytes_of("x")).error().code, Code::io);
   EXPECT_EQ((*file)->truncate(~uint64_t{0}).error().code, Code::io);
   ASSERT_TRUE(real_io().remove(path).ok());
+}
+
+// Two writers of one file would otherwise publish a mixture under the name of a good file.
+TEST(RealIo, ASecondWriterInThisProcessIsBusyAndHarmsNothing) {
+  const std::string path = testing::TempDir() + "evros_io_two_writers";
+  auto first = real_io().create(path);
+  ASSERT_TRUE((*first)->write_at(0, bytes_of("first")).ok());
+  const auto second = real_io().create(path);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, Code::busy);
+  EXPECT_NE(second.error().message.find(path), std::string::npos);
+  EXPECT_EQ(*read_file(real_io(), path, 100), "first");
+  *first = nullptr;
+  EXPECT_TRUE(real_io().create(path).ok());
+  EXPECT_EQ(*read_file(real_io(), path, 100), "");
+  ASSERT_TRUE(real_io().remove(path).ok());
+}
+
+TEST(RealIo, AWriterInAnotherProcessKeepsOthersOutUntilItDies) {
+  const std::string path = testing::TempDir() + "evros_io_two_processes";
+  int started[2];
+  ASSERT_EQ(::pipe(started), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto held = real_io().create(path);
+    const bool told = held.ok() && (*held)->write_at(0, bytes_of("child")).ok() && ::write(started[1], "x", 1) == 1;
+    if (told) ::pause();
+    ::_exit(1);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(started[0], &byte, 1), 1);
+  const auto refused = real_io().create(path);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Code::busy);
+  EXPECT_EQ(*read_file(real_io(), path, 100), "child");
+  ::kill(child, SIGKILL);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(real_io().create(path).ok()) << "what a killed program leaves behind is taken over";
+  ::close(started[0]);
+  ::close(started[1]);
+  ASSERT_TRUE(real_io().remove(path).ok());
+}
+
+TEST(RealIo, AFileThatIsRenamedWhileOpenLeavesItsNameToTheNextWriter) {
+  const std::string from = testing::TempDir() + "evros_io_grown.partial", to = testing::TempDir() + "evros_io_grown";
+  auto first = real_io().create(from);
+  ASSERT_TRUE((*first)->write_at(0, bytes_of("first")).ok());
+  ASSERT_TRUE(real_io().rename(from, to).ok());
+  const auto second = real_io().create(from);
+  ASSERT_TRUE(second.ok()) << second.error().message;
+  EXPECT_EQ(*read_file(real_io(), to, 100), "first");
+  ASSERT_TRUE(real_io().remove(from).ok());
+  ASSERT_TRUE(real_io().remove(to).ok());
+}
+
+// A rename would put a pipe or a device out of the way and leave a plain file there.
+TEST(RealIo, PipesLinksAndFoldersAreNoTargets) {
+  const std::string folder = testing::TempDir() + "evros_io_targets";
+  std::filesystem::remove_all(folder);
+  ASSERT_TRUE(real_io().make_folder(folder + "/folder").ok());
+  const std::string source = folder + "/source", link = folder + "/link", pipe = folder + "/pipe";
+  ASSERT_TRUE(real_io().create(source).ok());
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::filesystem::create_symlink(source, link);
+  for (const std::string& target : {folder + "/folder", link, pipe, std::string()}) {
+    const auto refuses = [&](const Status& status) {
+      ASSERT_FALSE(status.ok()) << target;
+      EXPECT_EQ(status.error().code, Code::invalid_argument) << target;
+      EXPECT_NE(status.error().message.find(target.empty() ? "empty" : target), std::string::npos);
+    };
+    refuses(real_io().check_target(target));
+    refuses(real_io().rename(source, target));
+    const auto created = real_io().create(target);
+    refuses(created.ok() ? Status{} : Status{created.error()});
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_TRUE(real_io().check_target(source).ok());
+  EXPECT_TRUE(real_io().check_target(folder + "/new").ok());
+  std::filesystem::remove_all(folder);
+}
+
+TEST(RealIo, OneFileUnderTwoNamesIsSeenAsOne) {
+  const std::string folder = testing::TempDir() + "evros_io_names";
+  std::filesystem::remove_all(folder);
+  ASSERT_TRUE(real_io().make_folder(folder).ok());
+  ASSERT_TRUE(real_io().create(folder + "/a").ok());
+  ASSERT_TRUE(real_io().create(folder + "/other").ok());
+  std::filesystem::create_hard_link(folder + "/a", folder + "/hard");
+  std::filesystem::create_symlink(folder + "/a", folder + "/soft");
+  for (const char* name : {"/a", "/./a", "/hard", "/soft"})
+    EXPECT_TRUE(real_io().same_file(folder + "/a", folder + name));
+  for (const char* name : {"/other", "/absent"}) EXPECT_FALSE(real_io().same_file(folder + "/a", folder + name));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(RealIo, TheClockMovesForward) {

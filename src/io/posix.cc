@@ -1,6 +1,7 @@
 // The machine's own files and clock, on POSIX: the only file of Evros that calls the operating system's file functions.
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -127,13 +128,42 @@ class PosixIo final : public Io {
     return {std::make_unique<PosixFile>(path, fd, static_cast<uint64_t>(info.st_size))};
   }
 
+  // Locked first and emptied then, so that a file that somebody else is writing is not touched. Its writer may rename it
+  // between our open and our lock; what is locked is then no longer what the path names, and the path is opened again.
   Result<std::unique_ptr<File>> create(const std::string& path) override {
-    const int fd = open_retry(path, O_RDWR | O_CREAT | O_TRUNC);
-    if (fd < 0) return failure("create", path, errno);
-    return {std::make_unique<PosixFile>(path, fd, 0)};
+    EVROS_TRY(check_target(path));
+    for (;;) {
+      const int fd = open_retry(path, O_RDWR | O_CREAT);
+      if (fd < 0) return failure("create", path, errno);
+      if (!lock(fd)) return close_with(fd, {Code::busy, cat(path, " is being written by another process")});
+      if (!names(path, fd)) {
+        ::close(fd);
+        continue;
+      }
+      auto file = std::make_unique<PosixFile>(path, fd, 0);
+      EVROS_TRY(file->truncate(0));
+      return {std::move(file)};
+    }
+  }
+
+  Status check_target(const std::string& path) const override {
+    if (path.empty()) return Error{Code::invalid_argument, "the name of the file to write is empty"};
+    struct stat info {};
+    if (::lstat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) return {};
+    const char* kind = S_ISDIR(info.st_mode)   ? "a folder"
+                       : S_ISLNK(info.st_mode) ? "a symbolic link"
+                                               : "no regular file";
+    return Error{Code::invalid_argument, cat(path, " is ", kind, "; wanted the name of a file to write")};
+  }
+
+  bool same_file(const std::string& a, const std::string& b) const override {
+    struct stat first {
+    }, second{};
+    return ::stat(a.c_str(), &first) == 0 && ::stat(b.c_str(), &second) == 0 && is_same(first, second);
   }
 
   Status rename(const std::string& from, const std::string& to) override {
+    EVROS_TRY(check_target(to));
     if (::rename(from.c_str(), to.c_str()) == 0) return {};
     return failure("rename", cat(from, " to ", to), errno);
   }
@@ -204,6 +234,26 @@ class PosixIo final : public Io {
   static Error close_with(int fd, Error error) {
     ::close(fd);
     return error;
+  }
+
+  /// False when another open file holds the lock. The system drops it with the last descriptor, so also when a program
+  /// is killed. A file system without locks is not refused for that.
+  static bool lock(int fd) {
+    while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK) return false;
+      if (errno != EINTR) return true;
+    }
+    return true;
+  }
+
+  static bool is_same(const struct stat& a, const struct stat& b) {
+    return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+  }
+
+  static bool names(const std::string& path, int fd) {
+    struct stat named {
+    }, opened{};
+    return ::stat(path.c_str(), &named) == 0 && ::fstat(fd, &opened) == 0 && is_same(named, opened);
   }
 };
 

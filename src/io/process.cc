@@ -19,6 +19,15 @@ void on_interrupt(int) { g_interrupted->store(true, std::memory_order_relaxed); 
 
 }  // namespace
 
+void prepare_process() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    // Open for reading alone: what is written is refused, and reading ends at once.
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+      (void)::open("/dev/null", O_RDONLY);  // takes the lowest free number
+  }
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
 Result<std::string> program_folder() {
   std::array<char, 4096> path;
   const ssize_t n = ::readlink("/proc/self/exe", path.data(), path.size());

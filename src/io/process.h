@@ -9,6 +9,10 @@
 
 namespace evros::io {
 
+/// Call first in main(). Standard streams that the caller closed become ones that fail, so that no file which is opened
+/// later takes their place; a file that grows beyond a limit of the shell is an error of that write, not a signal.
+void prepare_process();
+
 /// The folder of the running executable.
 Result<std::string> program_folder();
 

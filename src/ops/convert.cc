@@ -23,7 +23,7 @@ using format::TensorType;
 
 /// Elements that are decoded at a time, rounded to whole rows.
 constexpr uint64_t kStepElements = 1u << 21;
-constexpr size_t kTensorsListed = 40;
+constexpr size_t kTensorsListed = 12;
 
 struct Planned {
   const Tensor* source;
@@ -81,10 +81,10 @@ Status check_request(io::Io& io, const format::ModelFile& source, const std::str
   }
   if (!to.ends_with(".gguf"))
     return Error{Code::invalid_argument, cat("the file to write is ", to, "; its name must end in .gguf")};
-  if (io.is_folder(to))
-    return Error{Code::invalid_argument, cat(to, " is a folder; wanted the name of a file to write")};
+  EVROS_TRY(io.check_target(to));
   for (const std::string& path : source.files()) {
-    if (path == to) return Error{Code::invalid_argument, cat(to, " would be written over the model that is read")};
+    if (io.same_file(path, to))
+      return Error{Code::invalid_argument, cat(to, " would be written over the model that is read")};
   }
   return {};
 }

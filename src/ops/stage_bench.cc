@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/rng.h"
+#include "base/str.h"
 
 namespace evros::ops {
 namespace {
@@ -142,6 +143,11 @@ TokenBytes count_bytes(const engine::Engine& engine, int64_t context) {
 }
 
 Result<StageBench> bench_stages(engine::Engine& engine, io::Io& clock, int64_t prompt, int64_t decode) {
+  const int64_t context = engine.info().plan.context;
+  if (prompt > context || decode > context - prompt) {
+    return Error{Code::invalid_argument, cat("a prompt of ", prompt, " tokens and ", decode,
+                                             " decoded ones do not fit a context of ", context)};
+  }
   EVROS_ASSIGN(const engine::SessionId session, engine.open());
   StageBench bench;
   Stopwatch watch(engine, clock);

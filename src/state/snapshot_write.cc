@@ -135,9 +135,12 @@ Status save_snapshot(io::Io& io, const std::string& path, const Store& store, co
   header.frontier = view.frontier();
   const std::string temporary = path + ".partial";
   Partial partial(io, temporary);  // before create(), which may run out of memory when the file is already there
-  EVROS_ASSIGN(std::unique_ptr<io::File> file, io.create(temporary));
-  EVROS_TRY(write_file(*file, store, view, std::move(header), attachment));
-  file.reset();
+  auto file = io.create(temporary);
+  if (!file.ok()) {
+    partial.keep();  // it was not made, or is another's that is being written
+    return file.error();
+  }
+  EVROS_TRY(write_file(**file, store, view, std::move(header), attachment));
   EVROS_TRY(io.rename(temporary, path));
   partial.keep();
   const size_t slash = path.rfind('/');
