@@ -34,13 +34,39 @@ struct Round {
   std::vector<std::vector<int32_t>> tokens;
 };
 
-Operation random_chunk(Round& round, std::vector<std::vector<int32_t>>& tokens) {
+/// An operation and what the sessions hold after it.
+struct Step {
+  Operation operation;
+  std::vector<std::vector<int32_t>> after;
+};
+
+Step random_chunk(Round& round) {
+  Step step{{}, round.tokens};
+  std::vector<std::vector<int32_t>> tokens{some_tokens(round.dice, 5), {}};
   const bool both = round.dice.below(2) == 0;
-  tokens[0] = some_tokens(round.dice, 5);
   if (both) tokens[1] = some_tokens(round.dice, 3);
-  Operation operation = chunk(tokens);
-  if (!both) operation.which = {0};
-  return operation;
+  step.operation = chunk(tokens);
+  if (!both) step.operation.which = {0};
+  for (const size_t i : step.operation.which)
+    step.after[i].insert(step.after[i].end(), tokens[i].begin(), tokens[i].end());
+  return step;
+}
+
+// A prefix is kept and something else follows, in several chunks: an append when all is kept, a rewind when nothing follows.
+Step random_rewrite(Round& round) {
+  Step step{{}, round.tokens};
+  std::vector<int32_t>& history = step.after[0];
+  const int32_t keep = round.dice.below(static_cast<int64_t>(history.size()) + 1);
+  const std::vector<int32_t> tokens = some_tokens(round.dice, 12);
+  history.resize(static_cast<size_t>(keep));
+  history.insert(history.end(), tokens.begin(), tokens.end());
+  step.operation = single(cat("rewrite from ", keep), [keep, tokens](World& world) -> Status {
+    const MemoryFaults memory(*world.faults);
+    EVROS_TRY(world.engine->rewrite(world.sessions[0], keep, tokens, {.cancel = &world.faults->cancel_flag()}));
+    return {};
+  });
+  step.operation.retried = true;
+  return step;
 }
 
 FaultPlan random_plan(Dice& dice, const Oracle& oracle) {
@@ -88,8 +114,8 @@ void change_shape(Round& round) {
 void run_step(Round& round, Totals& totals) {
   change_shape(round);
   shuffle(round);
-  std::vector<std::vector<int32_t>> tokens(2);
-  const Operation operation = random_chunk(round, tokens);
+  const Step step = round.dice.below(3) == 0 ? random_rewrite(round) : random_chunk(round);
+  const Operation& operation = step.operation;
   Oracle oracle(round.world);
   ASSERT_TRUE(oracle.learn(operation)) << oracle.findings().back();
   for (int i = 0; i < 3; ++i) oracle.trial(operation, random_plan(round.dice, oracle));
@@ -98,9 +124,7 @@ void run_step(Round& round, Totals& totals) {
   totals.unchanged += oracle.totals().unchanged;
   totals.absorbed += oracle.totals().absorbed;
   ASSERT_TRUE(operation.run(round.world, operation.which).ok());
-  for (const size_t i : operation.which) {
-    round.tokens[i].insert(round.tokens[i].end(), tokens[i].begin(), tokens[i].end());
-  }
+  round.tokens = step.after;
 }
 
 // S3: in the end each session holds what its tokens alone give, in another session and in other chunks.
@@ -118,7 +142,7 @@ void expect_histories(Round& round) {
 }
 
 void run_round(Bench& bench, uint64_t seed, Totals& totals) {
-  SCOPED_TRACE("replay: EVROS_SIM_SEED=" + std::to_string(seed) + " sim_test --gtest_filter=RandomFaults.*");
+  SCOPED_TRACE("replay: EVROS_SIM_SEED=" + std::to_string(seed) + " sim_test --gtest_filter='RandomFaults.*'");
   Round round{Dice(seed), bench.world(kSessions, 0), std::vector<std::vector<int32_t>>(kSessions)};
   for (int step = 0; step < 4 && !testing::Test::HasFailure(); ++step) run_step(round, totals);
   if (!testing::Test::HasFailure()) expect_histories(round);

@@ -2,6 +2,8 @@
 // after prefix reuse, rejected drafts, forks, refused appends and reused slots, the image must be, bit for bit, that of
 // a cold run over the same tokens. On the micro model, whose PLE history, convolutions and index blocks are a few
 // tokens long, so that every border between them is crossed.
+#include <filesystem>
+
 #include "users.h"
 
 namespace evros::tests {
@@ -108,27 +110,28 @@ TEST(TwoCompletions, TheSecondCopyOfThePromptHasItsHistoryToo) {
   }
 }
 
-// A prefix is lent twice; the second borrower must find what the first found, and so must the lender.
+// A prefix is lent three times, to A, to B and to A again. Each borrower stays while the next one writes, and must find at
+// the end what it had; so must the lender.
 TEST(BorrowedPrefix, IsTheSameBeforeAndAfterABorrowerWentOn) {
-  const auto engine = load_micro({.sessions = 3});
+  const auto engine = load_micro({.sessions = 4});
   for (const size_t length : {20u, 63u, 64u, 65u}) {  // within a page and around its border
     SCOPED_TRACE(length);
-    const Tokens prefix = draw_tokens(*engine, 50 + length, length), a = draw_tokens(*engine, 51, 12),
-                 b = draw_tokens(*engine, 52, 30);
+    const Tokens prefix = draw_tokens(*engine, 50 + length, length);
+    const Tokens a = draw_tokens(*engine, 51, 12), b = draw_tokens(*engine, 52, 30);
     const auto lender = must_open(*engine);
     must_append(*engine, lender, prefix);
     const Whole lent = whole_of(*engine, lender);
-    Whole seen[3];
-    for (int turn = 0; turn < 3; ++turn) {  // A, then B, then A again
-      const auto borrower = must_fork(*engine, lender);
-      must_append(*engine, borrower, turn == 1 ? b : a);
-      seen[turn] = whole_of(*engine, borrower);
+    std::vector<engine::SessionId> borrowers;
+    for (const Tokens& text : {a, b, a}) {
+      borrowers.push_back(must_fork(*engine, lender));
+      must_append(*engine, borrowers.back(), text);
       ASSERT_EQ(whole_of(*engine, lender), lent);
-      must_close(*engine, borrower);
     }
-    EXPECT_EQ(seen[0], cold_whole(cold_micro(), prefix + a));
-    EXPECT_EQ(seen[1], cold_whole(cold_micro(), prefix + b));
-    EXPECT_EQ(seen[2], seen[0]);
+    const Whole with_a = cold_whole(cold_micro(), prefix + a), with_b = cold_whole(cold_micro(), prefix + b);
+    EXPECT_EQ(whole_of(*engine, borrowers[0]), with_a);
+    EXPECT_EQ(whole_of(*engine, borrowers[1]), with_b);
+    EXPECT_EQ(whole_of(*engine, borrowers[2]), with_a);
+    for (const auto& each : borrowers) must_close(*engine, each);
     must_close(*engine, lender);
   }
 }
@@ -235,6 +238,29 @@ TEST(RolledBack, ByAnyNumberOfTokensEveryOwnerIsOfTheSameMoment) {
     }
   }
   engine->store().check_consistency();
+}
+
+// Saved after every length around the borders, read by an engine that never saw the text, and continued at once.
+TEST(SavedSession, ContinuesInAFreshEngineAsIfItHadNeverLeft) {
+  const auto first = load_micro({});
+  const Tokens text = draw_tokens(*first, 111, 70), then = draw_tokens(*first, 112, 6);
+  const std::string path = testing::TempDir() + "evros_users_state_test.evros";
+  for (const size_t length : {1u, 2u, 3u, 21u, 64u, 66u}) {
+    SCOPED_TRACE(length);
+    const auto session = must_open(*first);
+    must_append(*first, session, first_of(text, length));
+    ASSERT_TRUE(first->save(io::real_io(), session, path).ok());
+    must_append(*first, session, after(text, length));  // what happens here after saving is not in the file
+    must_close(*first, session);
+    const auto fresh = load_micro({.sessions = 2});
+    const auto restored = must_open(*fresh);
+    const auto result = fresh->restore(io::real_io(), path, restored);
+    ASSERT_TRUE(result.ok()) << result.error().message;
+    EXPECT_EQ(whole_of(*fresh, restored), cold_whole(cold_micro(), first_of(text, length)));
+    must_append(*fresh, restored, then);
+    EXPECT_EQ(whole_of(*fresh, restored), cold_whole(cold_micro(), first_of(text, length) + then));
+  }
+  std::filesystem::remove(path);
 }
 
 TEST(ReusedSlot, RemembersNothingOfAnyEarlierRequest) {

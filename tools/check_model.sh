@@ -28,7 +28,8 @@ fail() {
 holds() {  # NAME MACROS...
   local started=$SECONDS
   search "${@:2}"
-  grep -q '^Full statespace search' log && grep -q ' errors: 0$' log || fail "$1: an assertion is violated"
+  grep -q "^Full statespace search" log || fail "$1: the search did not run"
+  grep -q " errors: 0$" log || fail "$1: an assertion is violated"
   ! grep -Eq 'max search depth too small|out of memory|reached -DMEMLIM|aborted' log || fail "$1: not searched to the end"
   [ "$(grep -c '^unreached in' log)" -eq "$(grep -c '(0 of ' log)" ] || fail "$1: parts of the model are never reached"
   printf 'model: %s: holds in all %s states, %d s\n' "$1" "$(sed -n 's/^ *\([0-9]*\) states, stored$/\1/p' log)" $((SECONDS - started))

@@ -9,21 +9,22 @@
 
 namespace evros::kernels {
 
-/// Calls body(context, begin, end) over [0, n) cut into contiguous ranges, and returns when all are done. A plain function,
+/// Calls body(context, begin, end) over [0, n) cut into contiguous ranges, and returns when all are done. What is too little
+/// work to be worth waking a thread (n times cost, in element operations) stays on the calling one. A plain function,
 /// compiled once, so that kernels for bigger CPUs instantiate nothing of std::function.
-void run_ranges(device::Queue& queue, int64_t n, void (*body)(const void* context, int64_t begin, int64_t end),
-                const void* context);
+void run_ranges(device::Queue& queue, int64_t n, int64_t cost,
+                void (*body)(const void* context, int64_t begin, int64_t end), const void* context);
 
 inline namespace EVROS_ISA {
 
-/// body(i) for every i of [0, n), the range cut among the queue's threads.
+/// body(i) for every i of [0, n), each about `cost` element operations; the range is cut among the queue's threads.
 template <typename Body>
-void for_each(device::Queue& queue, int64_t n, const Body& body) {
+void for_each(device::Queue& queue, int64_t n, int64_t cost, const Body& body) {
   const auto range = [](const void* context, int64_t begin, int64_t end) {
     const Body& each = *static_cast<const Body*>(context);
     for (int64_t i = begin; i < end; ++i) each(i);
   };
-  run_ranges(queue, n, range, &body);
+  run_ranges(queue, n, cost, range, &body);
 }
 
 }  // namespace EVROS_ISA

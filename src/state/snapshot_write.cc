@@ -98,7 +98,7 @@ Status write_file(io::File& file, const Store& store, const View& view, Snapshot
   return file.sync();
 }
 
-// A file under its temporary name that this call made, removed unless it was kept: also when memory runs out on the way.
+// A file under its temporary name, removed unless it was kept: also when memory runs out on the way.
 class Partial {
  public:
   Partial(io::Io& io, const std::string& path) : io_(io), path_(path) {}
@@ -134,9 +134,13 @@ Status save_snapshot(io::Io& io, const std::string& path, const Store& store, co
   header.layout = layout_digest(store.layout());
   header.frontier = view.frontier();
   const std::string temporary = path + ".partial";
-  EVROS_ASSIGN(const std::unique_ptr<io::File> file, io.create(temporary));
-  Partial partial(io, temporary);
-  EVROS_TRY(write_file(*file, store, view, std::move(header), attachment));
+  Partial partial(io, temporary);  // before create(), which may run out of memory when the file is already there
+  auto file = io.create(temporary);
+  if (!file.ok()) {
+    partial.keep();  // it was not made, or is another's that is being written
+    return file.error();
+  }
+  EVROS_TRY(write_file(**file, store, view, std::move(header), attachment));
   EVROS_TRY(io.rename(temporary, path));
   partial.keep();
   const size_t slash = path.rfind('/');

@@ -134,7 +134,7 @@ void mix_values(const HeadGroup& g, const float* p, float l, int64_t c0, int64_t
 }  // namespace
 
 void store_rows(device::Queue& queue, const Batch& batch, const StoreRowsArgs& a) {
-  for_each(queue, batch.rows, [&](int64_t r) {
+  for_each(queue, batch.rows, a.width, [&](int64_t r) {
     const SequenceRows& sequence = batch.sequence[batch.row_sequence[r]];
     const float* x = a.x + r * a.x_stride;
     check_row(batch, r, x, a.width);
@@ -144,25 +144,30 @@ void store_rows(device::Queue& queue, const Batch& batch, const StoreRowsArgs& a
 }
 
 void attention(device::Queue& queue, const Batch& batch, const AttentionArgs& a) {
-  for_each(queue, int64_t{batch.rows} * a.kv_heads, [&](int64_t unit) {
-    const int64_t r = unit / a.kv_heads;
-    const HeadGroup g{
-        a, batch, batch.sequence[batch.row_sequence[r]], r, unit % a.kv_heads, Visible(a, r, batch.row_position[r])};
-    score_entries(g);
-    for (int64_t i = 0; i < g.size(); ++i) {
-      float* scores = g.scores(i);
-      check_row(batch, r, scores, g.visible.count);
-      const float l = exponentiate(scores, g.visible.count);
-      float* out = a.out + r * a.out_stride + g.head(i) * a.value_dim;
-      for (int64_t c = 0; c < a.value_dim; c += kTile) {
-        mix_values(g, scores, l, c, smaller(kTile, a.value_dim - c), out + c);
-      }
-    }
-  });
+  for_each(queue, int64_t{batch.rows} * a.kv_heads,
+           int64_t{a.heads / a.kv_heads} * (a.key_dim + a.value_dim) * smaller(a.score_stride, 64), [&](int64_t unit) {
+             const int64_t r = unit / a.kv_heads;
+             const HeadGroup g{a,
+                               batch,
+                               batch.sequence[batch.row_sequence[r]],
+                               r,
+                               unit % a.kv_heads,
+                               Visible(a, r, batch.row_position[r])};
+             score_entries(g);
+             for (int64_t i = 0; i < g.size(); ++i) {
+               float* scores = g.scores(i);
+               check_row(batch, r, scores, g.visible.count);
+               const float l = exponentiate(scores, g.visible.count);
+               float* out = a.out + r * a.out_stride + g.head(i) * a.value_dim;
+               for (int64_t c = 0; c < a.value_dim; c += kTile) {
+                 mix_values(g, scores, l, c, smaller(kTile, a.value_dim - c), out + c);
+               }
+             }
+           });
 }
 
 void head_gate(device::Queue& queue, const Batch& batch, const HeadGateArgs& a) {
-  for_each(queue, batch.rows, [&](int64_t r) {
+  for_each(queue, batch.rows, int64_t{a.heads} * a.width, [&](int64_t r) {
     for (int64_t head = 0; head < a.heads; ++head) {
       float* out = a.out + r * a.out_stride + head * a.width;
       const float* gate = a.gate + r * a.gate_stride + head * a.gate_head_stride;

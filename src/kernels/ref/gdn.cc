@@ -8,7 +8,7 @@ namespace evros::kernels {
 inline namespace EVROS_ISA {
 
 void gdn_conv(device::Queue& queue, const Batch& batch, const GdnConvArgs& a) {
-  for_each(queue, (int64_t{a.channels} + kTile - 1) / kTile, [&](int64_t tile) {
+  for_each(queue, (int64_t{a.channels} + kTile - 1) / kTile, int64_t{kTile} * a.kernel * batch.rows, [&](int64_t tile) {
     const int64_t c0 = tile * kTile, c1 = smaller(c0 + kTile, a.channels), last = a.kernel - 1;
     for (int64_t s = 0; s < batch.sequences; ++s) {
       const SequenceRows& sequence = batch.sequence[s];
@@ -29,7 +29,7 @@ void gdn_conv(device::Queue& queue, const Batch& batch, const GdnConvArgs& a) {
 
 void gdn_qk_norm(device::Queue& queue, const Batch& batch, const GdnQkNormArgs& a) {
   const float query_scale = inverse_sqrt(a.key_dim);
-  for_each(queue, int64_t{batch.rows} * a.key_heads, [&](int64_t unit) {
+  for_each(queue, int64_t{batch.rows} * a.key_heads, 4 * a.key_dim, [&](int64_t unit) {
     float* q = a.qkv + unit / a.key_heads * a.stride + unit % a.key_heads * a.key_dim;
     float* k = q + int64_t{a.key_heads} * a.key_dim;
     const float rq = 1.0f / sqrt(sum_squares(q, a.key_dim) + 1e-6f);
@@ -41,7 +41,7 @@ void gdn_qk_norm(device::Queue& queue, const Batch& batch, const GdnQkNormArgs& 
 }
 
 void gdn_gates(device::Queue& queue, const Batch& batch, const GdnGatesArgs& a) {
-  for_each(queue, batch.rows, [&](int64_t r) {
+  for_each(queue, batch.rows, 16 * a.value_heads, [&](int64_t r) {
     float *alpha = a.alpha + r * a.stride, *beta = a.beta + r * a.stride;
     for (int64_t h = 0; h < a.value_heads; ++h) {
       alpha[h] = exp(a.a[h] * softplus(alpha[h] + a.dt[h]));
@@ -91,7 +91,7 @@ void gdn_delta(device::Queue& queue, const Batch& batch, const GdnDeltaArgs& a) 
   const int64_t tiles = (int64_t{a.value_dim} + kTile - 1) / kTile;
   const int64_t units = int64_t{batch.sequences} * a.value_heads * tiles;
   const int64_t head_state = int64_t{a.key_dim} * a.value_dim, keys = int64_t{a.key_heads} * a.key_dim;
-  for_each(queue, units, [&](int64_t unit) {
+  for_each(queue, units, int64_t{kTile} * a.key_dim * batch.rows * 4, [&](int64_t unit) {
     const int64_t j0 = unit % tiles * kTile, head = unit / tiles % a.value_heads;
     const SequenceRows& sequence = batch.sequence[unit / tiles / a.value_heads];
     const int64_t columns = smaller(kTile, a.value_dim - j0), key_head = head % a.key_heads;
@@ -110,7 +110,7 @@ void gdn_delta(device::Queue& queue, const Batch& batch, const GdnDeltaArgs& a) 
 }
 
 void gdn_out_norm(device::Queue& queue, const Batch& batch, const GdnOutNormArgs& a) {
-  for_each(queue, int64_t{batch.rows} * a.value_heads, [&](int64_t unit) {
+  for_each(queue, int64_t{batch.rows} * a.value_heads, 8 * a.value_dim, [&](int64_t unit) {
     const int64_t r = unit / a.value_heads, head = unit % a.value_heads;
     float* o = a.o + r * a.o_stride + head * a.value_dim;
     const float* z = a.z + r * a.z_stride + head * a.value_dim;

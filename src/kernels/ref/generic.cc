@@ -9,7 +9,7 @@ namespace evros::kernels {
 inline namespace EVROS_ISA {
 
 void embed(device::Queue& queue, const Batch& batch, const EmbedArgs& a) {
-  for_each(queue, batch.rows, [&](int64_t r) {
+  for_each(queue, batch.rows, a.table.cols * a.copies, [&](int64_t r) {
     float* out = a.out + r * a.out_stride;
     const int64_t id = a.ids[r], width = a.table.cols;
     const bool known = id >= 0 && id < a.table.rows;
@@ -41,7 +41,7 @@ bool quantize_row(const float* x, int64_t n, int8_t* q, float* d) {
 }
 
 void quantize(device::Queue& queue, const Batch& batch, const QuantizeArgs& a) {
-  for_each(queue, batch.rows, [&](int64_t r) {
+  for_each(queue, batch.rows, 4 * a.cols, [&](int64_t r) {
     if (!quantize_row(a.x + r * a.x_stride, a.cols, a.out.q + r * a.cols, a.out.d + r * (a.cols / 32))) {
       set_status(batch, r, kNonFinite);
     }
@@ -49,7 +49,7 @@ void quantize(device::Queue& queue, const Batch& batch, const QuantizeArgs& a) {
 }
 
 void swiglu(device::Queue& queue, const Batch& batch, const SwigluArgs& a) {
-  for_each(queue, batch.rows, [&](int64_t r) {
+  for_each(queue, batch.rows, 8 * a.width, [&](int64_t r) {
     const float *gate = a.gate + r * a.gate_stride, *up = a.up + r * a.up_stride;
     float* y = a.y + r * a.y_stride;
     for (int64_t i = 0; i < a.width; ++i) y[i] = silu(gate[i]) * up[i];
@@ -57,7 +57,7 @@ void swiglu(device::Queue& queue, const Batch& batch, const SwigluArgs& a) {
 }
 
 void keep_last(device::Queue& queue, const Batch& batch, const KeepLastArgs& a) {
-  for_each(queue, batch.sequences, [&](int64_t s) {
+  for_each(queue, batch.sequences, a.width, [&](int64_t s) {
     const SequenceRows& sequence = batch.sequence[s];
     if (sequence.rows == 0) return;
     const int64_t last = sequence.first_row + sequence.rows - 1;
@@ -67,7 +67,7 @@ void keep_last(device::Queue& queue, const Batch& batch, const KeepLastArgs& a) 
 }
 
 void gather_last(device::Queue& queue, const Batch& batch, const GatherLastArgs& a) {
-  for_each(queue, batch.sequences, [&](int64_t s) {
+  for_each(queue, batch.sequences, a.width, [&](int64_t s) {
     const SequenceRows& sequence = batch.sequence[s];
     if (sequence.rows == 0) return;
     const int64_t last = sequence.first_row + sequence.rows - 1;
@@ -76,7 +76,7 @@ void gather_last(device::Queue& queue, const Batch& batch, const GatherLastArgs&
 }
 
 void check_finite(device::Queue& queue, const Batch& batch, const CheckFiniteArgs& a) {
-  for_each(queue, batch.rows, [&](int64_t r) { check_row(batch, r, a.x + r * a.x_stride, a.width); });
+  for_each(queue, batch.rows, a.width, [&](int64_t r) { check_row(batch, r, a.x + r * a.x_stride, a.width); });
 }
 
 }  // namespace EVROS_ISA

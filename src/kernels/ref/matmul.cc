@@ -9,7 +9,7 @@ inline namespace EVROS_ISA {
 
 void matmul(device::Queue& queue, const Batch& batch, const MatmulArgs& a) {
   const int64_t k = a.w.cols;
-  for_each(queue, (a.w.rows + kLanes - 1) / kLanes, [&](int64_t tile) {
+  for_each(queue, (a.w.rows + kLanes - 1) / kLanes, int64_t{kLanes} * a.w.cols * batch.rows, [&](int64_t tile) {
     DotRows work;
     const int64_t n0 = tile * kLanes;
     work.type = a.w.type;

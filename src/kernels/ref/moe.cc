@@ -80,14 +80,14 @@ void multiply_experts(device::Queue& queue, const ExpertProduct& product, const 
   int64_t experts = 0;
   for (int64_t i = 0; i < pairs; ++i) experts = ids[i] >= experts ? ids[i] + 1 : experts;
   const int64_t tiles = (product.w.rows + kLanes - 1) / kLanes;
-  for_each(queue, experts * tiles,
+  for_each(queue, experts * tiles, kLanes * product.w.cols * pairs / experts,
            [&](int64_t unit) { expert_tile(product, ids, pairs, unit / tiles, unit % tiles * kLanes); });
 }
 
 }  // namespace
 
 void router(device::Queue& queue, const Batch& batch, const RouterArgs& a) {
-  for_each(queue, batch.rows, [&](int64_t r) {
+  for_each(queue, batch.rows, 8 * a.experts, [&](int64_t r) {
     const float* logits = a.logits + r * a.stride;
     int32_t* ids = a.ids + r * a.used;
     float* weights = a.weights + r * a.used;
@@ -106,14 +106,14 @@ void experts(device::Queue& queue, const Batch& batch, const ExpertsArgs& a) {
   const QuantRows down_q = a.xq.q != nullptr && is_quantised(a.down.type) ? a.hidden_q : QuantRows{};
   multiply_experts(queue, {a.gate, a.gate_expert_bytes, a.x, a.x_stride, a.used, a.xq, gate}, a.ids, pairs);
   multiply_experts(queue, {a.up, a.up_expert_bytes, a.x, a.x_stride, a.used, a.xq, up}, a.ids, pairs);
-  for_each(queue, pairs, [&](int64_t pair) {
+  for_each(queue, pairs, 8 * ff, [&](int64_t pair) {
     float* h = gate + pair * ff;
     for (int64_t i = 0; i < ff; ++i) h[i] = silu(h[i]) * up[pair * ff + i];
     check_row(batch, pair / a.used, h, ff);
     if (down_q.q != nullptr) quantize_row(h, ff, down_q.q + pair * ff, down_q.d + pair * (ff / 32));
   });
   multiply_experts(queue, {a.down, a.down_expert_bytes, gate, ff, 1, down_q, a.expert_out}, a.ids, pairs);
-  for_each(queue, batch.rows, [&](int64_t r) {
+  for_each(queue, batch.rows, hidden * a.used, [&](int64_t r) {
     float* y = a.y + r * a.y_stride;
     for (int64_t i = 0; i < hidden; ++i) {
       float acc = 0.0f;
@@ -127,7 +127,7 @@ void experts(device::Queue& queue, const Batch& batch, const ExpertsArgs& a) {
 }
 
 void shared_add(device::Queue& queue, const Batch& batch, const SharedAddArgs& a) {
-  for_each(queue, batch.rows, [&](int64_t r) {
+  for_each(queue, batch.rows, a.width, [&](int64_t r) {
     const float gate = sigmoid(a.gate[r]);
     const float* shared = a.shared + r * a.shared_stride;
     float* y = a.y + r * a.y_stride;
@@ -136,7 +136,7 @@ void shared_add(device::Queue& queue, const Batch& batch, const SharedAddArgs& a
 }
 
 void keep_routes(device::Queue& queue, const Batch& batch, const KeepRoutesArgs& a) {
-  for_each(queue, batch.sequences, [&](int64_t s) {
+  for_each(queue, batch.sequences, a.used, [&](int64_t s) {
     const SequenceRows& sequence = batch.sequence[s];
     if (sequence.rows == 0) return;
     const int64_t last = sequence.first_row + sequence.rows - 1;

@@ -7,7 +7,7 @@ namespace evros::kernels {
 inline namespace EVROS_ISA {
 
 void rms_norm(device::Queue& queue, const Batch& batch, const RmsNormArgs& a) {
-  for_each(queue, int64_t{batch.rows} * a.groups, [&](int64_t unit) {
+  for_each(queue, int64_t{batch.rows} * a.groups, 2 * a.width, [&](int64_t unit) {
     const int64_t r = unit / a.groups, group = unit % a.groups;
     const float* x = a.x + r * a.x_stride + group * a.x_group_stride;
     const float* gain = a.gain + group * a.gain_stride;
@@ -19,7 +19,7 @@ void rms_norm(device::Queue& queue, const Batch& batch, const RmsNormArgs& a) {
 }
 
 void rope(device::Queue& queue, const Batch& batch, const RopeArgs& a) {
-  for_each(queue, batch.rows, [&](int64_t r) {
+  for_each(queue, batch.rows, int64_t{a.groups} * a.dims, [&](int64_t r) {
     for (int64_t group = 0; group < a.groups; ++group) {
       rotate(a.x + r * a.x_stride + group * a.x_group_stride, a.table + r * a.dims, a.dims);
     }

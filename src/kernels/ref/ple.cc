@@ -9,7 +9,7 @@ namespace evros::kernels {
 inline namespace EVROS_ISA {
 
 void ple_rows(device::Queue& queue, const Batch& batch, const PleRowsArgs& a) {
-  for_each(queue, int64_t{batch.rows} * a.heads, [&](int64_t unit) {
+  for_each(queue, int64_t{batch.rows} * a.heads, a.width, [&](int64_t unit) {
     float* out = a.out + unit / a.heads * a.out_stride + unit % a.heads * a.width;
     decode_row(a.type, a.encoded + unit * a.row_bytes, a.width, out);
   });
@@ -17,7 +17,7 @@ void ple_rows(device::Queue& queue, const Batch& batch, const PleRowsArgs& a) {
 
 void ple_gate(device::Queue& queue, const Batch& batch, const PleGateArgs& a) {
   const float root = sqrt(static_cast<float>(a.hidden));
-  for_each(queue, int64_t{batch.rows} * a.hc, [&](int64_t unit) {
+  for_each(queue, int64_t{batch.rows} * a.hc, 8 * a.hidden, [&](int64_t unit) {
     const int64_t r = unit / a.hc, first = unit % a.hc * a.hidden;
     const float s = dot_chain(a.key + r * a.stride + first, a.query + r * a.stride + first, a.hidden) / root;
     check_row(batch, r, &s, 1);
@@ -31,7 +31,7 @@ void ple_gate(device::Queue& queue, const Batch& batch, const PleGateArgs& a) {
 
 void ple_conv(device::Queue& queue, const Batch& batch, const PleConvArgs& a) {
   const int64_t reach = int64_t{a.kernel - 1} * a.dilation;
-  for_each(queue, (int64_t{a.channels} + kTile - 1) / kTile, [&](int64_t tile) {
+  for_each(queue, (int64_t{a.channels} + kTile - 1) / kTile, int64_t{kTile} * a.kernel * batch.rows, [&](int64_t tile) {
     const int64_t c0 = tile * kTile, columns = smaller(kTile, a.channels - c0);
     for (int64_t s = 0; s < batch.sequences; ++s) {
       const SequenceRows& sequence = batch.sequence[s];

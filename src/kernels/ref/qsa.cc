@@ -96,7 +96,7 @@ void select_blocks(const float* scores, int64_t count, int64_t keep, int32_t* se
 }  // namespace
 
 void index_store(device::Queue& queue, const Batch& batch, const IndexStoreArgs& a) {
-  for_each(queue, batch.rows, [&](int64_t r) {
+  for_each(queue, batch.rows, 2 * a.dim, [&](int64_t r) {
     check_row(batch, r, a.raw + r * a.raw_stride, a.dim);
     const int64_t position = batch.row_position[r];
     if ((position + 1) % a.ratio != 0) return;
@@ -106,11 +106,11 @@ void index_store(device::Queue& queue, const Batch& batch, const IndexStoreArgs&
     if (!make_block_key(a, sequence, begin, a.block_rope + r * a.rope_dims, key)) set_status(batch, r, kNonFinite);
     check_row(batch, r, key, a.dim);
   });
-  for_each(queue, batch.sequences, [&](int64_t s) { keep_tail(a, batch.sequence[s]); });
+  for_each(queue, batch.sequences, int64_t{a.ratio} * a.dim, [&](int64_t s) { keep_tail(a, batch.sequence[s]); });
 }
 
 void qsa_select(device::Queue& queue, const Batch& batch, const QsaSelectArgs& a) {
-  for_each(queue, batch.rows, [&](int64_t r) {
+  for_each(queue, batch.rows, int64_t{a.heads} * a.dim * 16, [&](int64_t r) {
     int32_t* selected = a.selected + r * a.keep;
     const int64_t complete = (batch.row_position[r] + 1) / a.ratio;
     if (complete > a.keep) {
