@@ -134,7 +134,7 @@ class Errors(unittest.TestCase):
             for arguments in (["/nowhere", f"{folder}/a.gguf"], [str(SOURCE), f"{folder}/a.gguf", "--type", "q9_9"],
                               [str(SOURCE), f"{folder}/a.bin"], [str(SOURCE), f"{folder}/missing/a.gguf"]):
                 ran = subprocess.run([EVROS, "convert", *arguments], capture_output=True, text=True)
-                self.assertEqual(ran.returncode, 1)
+                self.assertEqual(ran.returncode, 2 if "--type" in arguments else 1)
                 self.assertEqual(ran.stdout, "")
                 self.assertTrue(ran.stderr.startswith("evros: "), ran.stderr)
                 self.assertEqual(ran.stderr.count("\n"), 1)
