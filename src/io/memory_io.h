@@ -16,7 +16,8 @@
 namespace evros::io {
 
 /// Paths are plain keys; a folder exists when it was made or when some file's path starts with "folder/". The clock
-/// stands still until `advance`. Thread rule of Io. Files opened from it may outlive it.
+/// stands still until `advance`. No locks: a second writer is not refused. Thread rule of Io. Files opened from it may
+/// outlive it.
 class MemoryIo final : public Io {
  public:
   /// Puts a file in place, replacing what was there; files already open keep the old content.
