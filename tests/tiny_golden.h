@@ -23,6 +23,7 @@ inline engine::Engine& tiny_engine(const std::string& kv) {
   if (engine == nullptr) {
     engine::EngineOptions options = reference_options(static_cast<int32_t>(kTinyChunks[0]));
     options.kv = kv;
+    options.draft_head = true;
     options.context = 1024;
     engine = must_load(source_path("models/evros-tiny"), options);
   }

@@ -70,6 +70,7 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, const std::string& path
 
 Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device::Device> device,
                                              const std::string& path, const EngineOptions& options) try {
+  const device::FloatEnvironment environment;
   auto impl = std::make_unique<Impl>();
   impl->options = options;
   EVROS_ASSIGN(impl->model.numerics.kv, model::parse_cache_type(options.kv));
@@ -93,7 +94,7 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device:
   EVROS_ASSIGN(impl->forward, Forward::create(impl->model, impl->table.get(), *impl->device, plan.pass));
   EVROS_ASSIGN(impl->spare, impl->store->open());
   impl->weights = std::make_unique<WeightLoader>(*impl->file, *impl->device);
-  EVROS_ASSIGN(impl->model.weights, model::bind(impl->model.hyper, *impl->weights));
+  EVROS_ASSIGN(impl->model.weights, model::bind(impl->model.hyper, options.draft_head, *impl->weights));
 
   EngineInfo& info = impl->info;
   info.model = impl->file->name();

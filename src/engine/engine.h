@@ -7,8 +7,9 @@
 //   EVROS_TRY(engine->rewind(session, 10));              // to any position, as if the rest had never been
 //   EVROS_TRY(engine->save(session, "talk.evros"));      // and restore() in another process goes on with the same bits
 //
-// Thread rule: one thread at a time drives the engine (run_chunk, append, rewind, rewrite, digests, save, restore);
-// every other method may be called from any thread while it does. Effect of failure, for every method: an error, a
+// Thread rule: one thread at a time, whatever the method; others may set the flag that cancels. (A scheduler with a
+// thread of its own is what shares an engine; state::Store allows more, but a view that somebody holds keeps banks from
+// their reuse, and the plan has none to spare.) Effect of failure, for every method: an error, a
 // cancellation included, leaves every session and every caller's buffer as they were.
 #pragma once
 
@@ -47,6 +48,7 @@ struct EngineOptions {
   int32_t batch = 1;             // sequences in one chunk at most
   int32_t chunk = 128;           // tokens in one chunk at most, all sequences together
   bool all_logits = false;       // observers may ask for the logits of every row (costs chunk x vocabulary floats)
+  bool draft_head = false;       // makes the MTP head's weights resident too; nothing drafts with it yet (model/mtp.h)
   bool trace = false;            // observers may read what the PLE adds
   pages::RowStoreOptions table;  // how the n-gram table is kept
 };
@@ -146,7 +148,7 @@ class Engine {
   Result<Digests> digests(SessionId session) const;
 
   /// Writes the session and `attachment` (bytes of the caller's, at most 64 MiB) as one file that is whole or not there
-  /// (S9). The session stays as it is, also while later chunks run.
+  /// (S9). The session stays as it is.
   Status save(io::Io& io, SessionId session, const std::string& path, std::string_view attachment = {});
   /// A new session, or the given one instead of what it held, from a file; it goes on with the same bits. Everything in
   /// the file is checked first: damage is bad_file; another model, other numerics (K/V type included) or a longer

@@ -1,6 +1,7 @@
 #include "engine/plan.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/str.h"
 #include "engine/engine.h"
@@ -59,15 +60,38 @@ Result<int64_t> choose_context(const format::ModelFile& file, int64_t asked) {
 // each slot, each sequence of a chunk and each checkpoint, and the origin's. Pages for every slot at its longest, one
 // more each for a page that is copied before it is written, and one for each checkpoint, whose page at the frontier is
 // copied likewise.
-state::Limits state_limits(const EngineOptions& options, int32_t page_tokens, int64_t context) {
+Result<state::Limits> state_limits(const EngineOptions& options, int32_t page_tokens, int64_t context) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const int64_t slots = int64_t{options.sessions} + 1;
+  const int64_t banks = slots + options.batch + options.checkpoints + 1;
+  const int64_t each = (context + page_tokens - 1) / page_tokens + 1;
+  if (banks > kMost || each > (kMost - options.checkpoints) / slots) {
+    return Error{Code::invalid_argument,
+                 cat(options.sessions, " sessions of ", context, " tokens and ", options.checkpoints,
+                     " checkpoints need more than ", kMost, " banks or pages of ", page_tokens, " tokens")};
+  }
   state::Limits limits;
-  limits.slots = options.sessions + 1;
+  limits.slots = static_cast<int32_t>(slots);
   limits.checkpoints = options.checkpoints;
-  limits.banks = limits.slots + options.batch + options.checkpoints + 1;
-  limits.pages =
-      static_cast<int32_t>(((context + page_tokens - 1) / page_tokens + 1) * limits.slots + options.checkpoints);
+  limits.banks = static_cast<int32_t>(banks);
+  limits.pages = static_cast<int32_t>(each * slots + options.checkpoints);
   limits.max_tokens = context;
   return limits;
+}
+
+// A chunk holds the frames of all its table rows at once, each of which may lie across a border.
+Status check_frames(const EngineOptions& options, const format::HyperParams& h, const format::Tensor& table,
+                    int64_t row_bytes) {
+  const auto frame = static_cast<int64_t>(options.table.frame_bytes);
+  if (options.table.resident || frame == 0) return {};
+  const int64_t of_chunk = int64_t{options.chunk} * h.ple_heads() * (2 + row_bytes / frame);
+  const int64_t needed = std::min(of_chunk, static_cast<int64_t>(table.bytes() / options.table.frame_bytes) + 1);
+  const auto there = static_cast<int64_t>(options.table.memory_bytes / options.table.frame_bytes);
+  if (there >= needed) return {};
+  return Error{Code::invalid_argument,
+               cat("a chunk of ", options.chunk, " tokens may read ", needed, " frames of the n-gram table at once, ",
+                   (needed * frame + (1 << 20) - 1) >> 20, " MiB; ", options.table.memory_bytes >> 20,
+                   " MiB are set aside for it")};
 }
 
 }  // namespace
@@ -84,15 +108,16 @@ Result<Plan> make_plan(const format::ModelFile& file, const EngineOptions& optio
   plan.page_bytes = state.layout.page_bytes;
   plan.page_tokens = state.layout.page_tokens;
   plan.sessions = options.sessions;
-  plan.limits = state_limits(options, plan.page_tokens, plan.context);
+  EVROS_ASSIGN(plan.limits, state_limits(options, plan.page_tokens, plan.context));
   plan.pass = {options.chunk, options.batch, options.all_logits ? options.chunk : options.batch, plan.context,
                options.trace};
   CountingSource source(file);
-  EVROS_TRY(model::bind(file.hyper(), source));
+  EVROS_TRY(model::bind(file.hyper(), options.draft_head, source));
   plan.weight_bytes = source.bytes;
   int64_t row_bytes = 0;
   if (const format::Tensor* table = file.hyper().ple.empty() ? nullptr : file.find(kTableName)) {
     row_bytes = static_cast<int64_t>(format::row_bytes(table->type, table->ne[0]));
+    EVROS_TRY(check_frames(options, file.hyper(), *table, row_bytes));
     plan.table_bytes = table->bytes();
     plan.table_memory_bytes =
         options.table.resident ? table->bytes() : std::min(options.table.memory_bytes, table->bytes());

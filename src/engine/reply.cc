@@ -75,7 +75,10 @@ class Decoder {
       if (static_cast<int64_t>(result_.tokens.size()) == params_.max_tokens) return Finish::length;
       const Status appended = engine_.append(session_, {&id, 1}, {.cancel = cancel_});
       if (!appended.ok() && appended.error().code == Code::cancelled) return Finish::cancelled;
-      EVROS_TRY(appended);
+      if (!appended.ok()) {
+        return Error{appended.error().code,
+                     cat(appended.error().message, "; the session ends before the last token that was shown")};
+      }
       ++state_.counts.seen[id];
       ++state_.counts.generated[id];
     }
@@ -130,6 +133,7 @@ const char* finish_name(Finish finish) {
 Result<ReplyResult> reply(Engine& engine, io::Io& clock, SessionId session, std::span<const int32_t> prompt,
                           const ReplyParams& params, const text::Tokenizer& tokenizer, const OnText& on_text,
                           const std::atomic<bool>* cancel) {
+  const device::FloatEnvironment environment;
   if (prompt.empty()) return Error{Code::invalid_argument, "the prompt is empty; at least one token is needed"};
   EVROS_TRY(validate(params, engine.model().hyper.vocab));
   ReplyResult result{};

@@ -51,8 +51,8 @@ struct ReplyResult {
 using OnText = std::function<void(std::string_view)>;
 
 /// Answers `prompt` (at least one token). First the prompt becomes the session's history, in one step: what the session holds
-/// of it is kept, the rest is computed (Engine::rewrite). After a reply the session holds prompt and reply (the stop token and
-/// the last token of a reply cut by length excepted). Cancelled is a result, not an error: before the first token the session
+/// of it is kept, the rest is computed (Engine::rewrite). After a reply the session holds prompt and reply, but for the stop
+/// token, and for the last token of a reply that ended by length, a stop string or a full context. Cancelled is a result, not an error: before the first token the session
 /// is as it was, later it holds the prompt and what was published of the reply.
 Result<ReplyResult> reply(Engine& engine, io::Io& clock, SessionId session, std::span<const int32_t> prompt,
                           const ReplyParams& params, const text::Tokenizer& tokenizer, const OnText& on_text,

@@ -39,11 +39,12 @@ void apply_penalties(std::vector<Candidate>& all, const SamplingParams& params, 
   }
 }
 
-// Softmax over the ranked list, sums in rank order.
-void set_probabilities(std::vector<Candidate>& ranked) {
+// Softmax over the ranked list at this temperature, sums in rank order. The difference first: it is finite, and a tiny
+// temperature then gives -inf, which is probability 0.
+void set_probabilities(std::vector<Candidate>& ranked, float temperature) {
   float sum = 0;
   for (Candidate& c : ranked) {
-    c.probability = kernels::exp(c.logit - ranked[0].logit);
+    c.probability = kernels::exp((c.logit - ranked[0].logit) / temperature);
     sum += c.probability;
   }
   for (Candidate& c : ranked) c.probability /= sum;
@@ -97,14 +98,13 @@ std::vector<Candidate> candidates(std::span<const float> logits, int32_t usable,
     best.probability = 1;
     return {best};
   }
-  for (Candidate& c : all) c.logit /= params.temperature;
   const size_t k = params.top_k > 0 ? std::min(all.size(), static_cast<size_t>(params.top_k)) : all.size();
   std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(k), all.end(), better);
   all.resize(k);
-  set_probabilities(all);
+  set_probabilities(all, params.temperature);
   if (params.top_p < 1) all.resize(keep_top_p(all, params.top_p));
   if (params.min_p > 0) all.resize(keep_min_p(all, params.min_p));
-  set_probabilities(all);
+  set_probabilities(all, params.temperature);
   return all;
 }
 

@@ -72,6 +72,14 @@ TEST(Sampler, TheSmallestTopPKeepsOneToken) {
   EXPECT_EQ(ids(candidates(kLogits, 5, params, {})), (std::vector<int32_t>{1}));
 }
 
+TEST(Sampler, ATinyTemperatureIsGreedyAndNeverTheWorst) {
+  SamplingParams params;
+  params.temperature = 1e-38f;
+  params.top_k = 3;
+  const std::vector<float> logits{1.0f, 20.0f, 30.0f, 5.0f};
+  for (int64_t position = 0; position < 50; ++position) EXPECT_EQ(sample(logits, 4, params, {}, position), 2);
+}
+
 TEST(Sampler, RowsOfTheVocabularyWithoutATokenAreNeverDrawn) {
   EXPECT_EQ(sample(kLogits, 1, {}, {}, 0), 0);
   SamplingParams params;

@@ -90,6 +90,11 @@ const Rule kRules[] = {
      "indexer_compress_ratio"},
     {[](HyperParams& h) { h.compress_ratio[0] = 2; }, "compress_ratios", "indexer_compress_ratio"},
     {[](HyperParams& h) { h.compress_ratio[1] = -1; }, "compress_ratios", "indexer_compress_ratio"},
+    {[](HyperParams& h) {
+       h.index_budget = 1 << 16, h.layers = 2, h.layer_kind = {LayerKind::full, LayerKind::full};
+       h.compress_ratio = {4099, 4111};  // primes: pages of 16,850,989 tokens
+     },
+     "compress_ratios", "indexer_compress_ratio"},
     {[](HyperParams& h) { h.heads = 3, h.kv_heads = 2; }, "qwen4exp.attention.head_count", "num_attention_heads"},
     {[](HyperParams& h) { h.kv_heads = 0; }, "qwen4exp.attention.head_count_kv", "num_key_value_heads"},
     {[](HyperParams& h) { h.value_dim = 8; }, "qwen4exp.attention.value_length", "head_dim"},

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 
 #include "base/str.h"
@@ -12,7 +13,7 @@ namespace {
 constexpr int64_t kMaxLayers = 1024, kMaxColumns = 1 << 20, kMaxVocab = 1 << 28, kMaxContext = int64_t{1} << 40;
 constexpr int64_t kMaxStreams = 64, kMaxHeads = 4096, kMaxHeadDim = 1 << 16, kMaxExperts = 1 << 16;
 constexpr int64_t kMinKernel = 2, kMaxKernel = 64, kMinNgram = 2, kMaxNgram = 8, kMaxNgramHeads = 4096;
-constexpr int64_t kMaxRatio = 1 << 16, kMaxBudget = 1 << 30;
+constexpr int64_t kMaxRatio = 1 << 16, kMaxRatioMultiple = 1 << 20, kMaxBudget = 1 << 30;
 /// Longest row or widest activation anywhere: fits int32 with room for sums.
 constexpr int64_t kMaxWidth = 1 << 28;
 constexpr uint64_t kMaxTableRows = uint64_t{1} << 40;
@@ -105,6 +106,7 @@ class Validator {
   void index() {
     if (!status_.ok()) return;
     bool used = false;
+    int64_t together = 1;  // a page of the state holds whole blocks of every layer
     for (size_t i = 0; i < h_.compress_ratio.size(); ++i) {
       const int32_t ratio = h_.compress_ratio[i];
       range(ratio, 0, kMaxRatio, "attention.compress_ratios", "indexer_compress_ratio");
@@ -117,6 +119,11 @@ class Validator {
              cat("at least one block of ", ratio, " tokens"));
       }
       used = used || ratio > 0;
+      if (ratio > 0 && together <= kMaxRatioMultiple) together = std::lcm(together, int64_t{ratio});
+    }
+    if (together > kMaxRatioMultiple && status_.ok()) {
+      fail(key("attention.compress_ratios", "indexer_compress_ratio"),
+           cat("values with the common multiple ", together), cat("a common multiple of at most ", kMaxRatioMultiple));
     }
     const int64_t least = used ? 1 : 0;
     range(h_.index_heads, least, kMaxHeads, "attention.indexer.head_count", "indexer_n_heads");

@@ -133,8 +133,10 @@ MtpPages make_mtp_pages(const format::HyperParams& hyper, kernels::CacheType kv,
 }
 
 MtpScratch carve_mtp_scratch(const format::HyperParams& hyper, const PassLimits& limits, std::byte* base) {
+  // The head attends densely, whatever the trunk's layers are: one full dense layer sizes the attention's scratch.
   format::HyperParams dense = hyper;
   dense.compress_ratio.assign(dense.compress_ratio.size(), 0);
+  dense.layer_kind.assign(dense.layer_kind.size(), format::LayerKind::full);
   dense.ple.clear();
   MtpScratch mtp{carve_scratch(dense, limits, 0, base), nullptr, nullptr, 0};
   const auto place = [&](float*& array, int64_t width) {

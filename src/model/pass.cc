@@ -59,8 +59,10 @@ Status launch_checked(const Pass& pass, const device::StageInfo& stage, const ke
   });
 }
 
-Status run_stages(const Pass& pass, std::span<const Stage> stages, device::Device& device,
-                  const std::function<Status(const Stage*)>& between) {
+namespace {
+
+Status enqueue_stages(const Pass& pass, std::span<const Stage> stages, device::Device& device,
+                      const std::function<Status(const Stage*)>& between) {
   int32_t index = 0;
   for (const Stage& stage : stages) {
     if (between) EVROS_TRY(between(&stage));
@@ -74,7 +76,17 @@ Status run_stages(const Pass& pass, std::span<const Stage> stages, device::Devic
         launch_checked(pass, info, rows, device, [&](device::Queue& queue) { stage.run(pass, stage.layer, queue); }));
   }
   if (between) EVROS_TRY(between(nullptr));
-  return device.finish();
+  return {};
+}
+
+}  // namespace
+
+Status run_stages(const Pass& pass, std::span<const Stage> stages, device::Device& device,
+                  const std::function<Status(const Stage*)>& between) {
+  const Status enqueued = enqueue_stages(pass, stages, device, between);
+  // Also after an error: what is enqueued writes private memory that is about to be given back.
+  const Status finished = device.finish();
+  return enqueued.ok() ? finished : enqueued;
 }
 
 }  // namespace evros::model

@@ -22,7 +22,7 @@ struct PassLimits {
 
 /// Device pointers, [rows][...] row-major. R rows, S sequences; dimensions by their HyperParams names.
 struct Scratch {
-  // Inputs, made on the host for each pass (engine/pass_inputs).
+  // Inputs, made on the host for each pass (engine/forward).
   int32_t* ids;                          // [R]
   int32_t* row_sequence;                 // [R]
   int64_t* row_position;                 // [R]

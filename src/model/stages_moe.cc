@@ -69,6 +69,10 @@ const StageFunctions kShared{"shared",
                              [](const Pass& pass, int32_t layer, device::Queue& queue) {
                                moe_shared(pass, queue, layer_weights(pass, layer).moe);
                              },
-                             y_output};
+                             [](const Pass& pass, int32_t layer, StageOutputs& outputs) {
+                               y_output(pass, layer, outputs);
+                               // The gate's sigmoid has made a finite number of whatever came in.
+                               outputs.add(pass.scratch->shared_router, pass.batch.rows, 1);
+                             }};
 
 }  // namespace evros::model

@@ -119,7 +119,7 @@ void bind_mtp(Binder& bind, MtpWeights& mtp, const HyperParams& hyper) {
 
 }  // namespace
 
-Result<Weights> bind(const HyperParams& hyper, TensorSource& source) {
+Result<Weights> bind(const HyperParams& hyper, bool draft_head, TensorSource& source) {
   Weights weights;
   Binder bind(source);
   bind(weights.embed, "token_embd.weight");
@@ -134,7 +134,7 @@ Result<Weights> bind(const HyperParams& hyper, TensorSource& source) {
   }
   weights.ple.resize(hyper.ple.size());
   for (size_t i = 0; i < hyper.ple.size(); ++i) bind_ple(bind, weights.ple[i], cat("blk.", hyper.ple[i].layer, "."));
-  if (hyper.mtp_layers > 0) bind_mtp(bind, weights.mtp.emplace(), hyper);
+  if (draft_head && hyper.mtp_layers > 0) bind_mtp(bind, weights.mtp.emplace(), hyper);
   if (!bind.status().ok()) return bind.status().error();
   return weights;
 }

@@ -82,7 +82,8 @@ class TensorSource {
   virtual Result<const float*> vector(const std::string& name) = 0;
 };
 
-/// Binds every tensor that the hyper-parameters ask for; the n-gram table is not among them (pages/row_store).
-Result<Weights> bind(const format::HyperParams& hyper, TensorSource& source);
+/// Binds every tensor that the hyper-parameters ask for, those of the draft head only when it is wanted; the n-gram table
+/// is not among them (pages/row_store).
+Result<Weights> bind(const format::HyperParams& hyper, bool draft_head, TensorSource& source);
 
 }  // namespace evros::model

@@ -29,13 +29,22 @@ bool Store::Impl::is_prefix(const SlotEntry& of, const SlotEntry& image) const {
   return true;
 }
 
+bool Store::Impl::shares_pages(const SlotEntry& of, const SlotEntry& image) const {
+  const int64_t whole = image.frontier / layout.page_tokens;
+  if (whole == 0) return true;
+  const Table &ours = pools->table(of.table), &theirs = pools->table(image.table);
+  return std::equal(ours.ids, ours.ids + whole, theirs.ids);
+}
+
 void Store::Impl::release(Checkpoint& checkpoint) { clear(checkpoint.image); }
 
 void Store::Impl::release_strangers() {
   for (Checkpoint& each : checkpoints) {
     if (!each.image.live) continue;
     const SlotEntry& owner = now().slots[static_cast<size_t>(each.owner.slot)];
-    if (owner.generation != each.owner.generation || !is_prefix(owner, each.image)) release(each);
+    const bool kept = owner.generation == each.owner.generation && is_prefix(owner, each.image);
+    // The same history made anew (restored, say) shares no pages, and a checkpoint is planned to cost one.
+    if (!kept || !shares_pages(owner, each.image)) release(each);
   }
 }
 

@@ -67,7 +67,8 @@ class Store;
 struct SlotEntry;
 
 /// A pinned public image: what it shows never changes while it is held, also when its sequence moves on, is reset or
-/// closed. Costs one record of Limits::records once something else was published. Movable; released before its store is
+/// closed. Costs one record of Limits::records once something else was published, and keeps the
+/// banks and pages of all sequences of that record from being reused. Movable; released before its store is
 /// destroyed.
 class View {
  public:

@@ -146,6 +146,8 @@ struct Store::Impl {
   Result<const Checkpoint*> find(CheckpointId id) const;
   /// Are its tokens the first ones of the entry's?
   bool is_prefix(const SlotEntry& of, const SlotEntry& image) const;
+  /// Is each whole page of `image`, a prefix, also a page of `of`.
+  bool shares_pages(const SlotEntry& of, const SlotEntry& image) const;
   void release(Checkpoint& checkpoint);
   void release_strangers();
 
