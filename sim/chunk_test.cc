@@ -12,7 +12,7 @@ TEST(ChunkFaults, EveryStageOfOneSequenceFailsWithoutATrace) {
   expect_nothing_found(oracle);
 }
 
-TEST(ChunkFaults, InABatchTheOtherSequenceIsPublishedWithItsSoloBits) {
+TEST(ChunkFaults, InABatchTheOtherSequenceIsPublishedWithItsSoloBitsSlow) {
   Bench bench(small_options());
   const World world = bench.world(2, 21);
   Oracle oracle(world);
