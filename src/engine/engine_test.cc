@@ -42,6 +42,23 @@ TEST(Engine, RefusesWhatCannotFitBeforeAnyWork) {
   EXPECT_TRUE(engine->append(session, std::vector<int32_t>(42, 1)).ok());  // exactly full
 }
 
+// Micro's table has rows of 8 bytes, 16 a token: a frame of 64 holds 8 of them, one of 60 may be crossed.
+TEST(Engine, AChunkThatTheFramesOfTheTableCannotHoldIsRefusedAtLoad) {
+  const auto loads = [](int32_t chunk, uint32_t frame, uint64_t frames) {
+    EngineOptions options;
+    options.chunk = chunk;
+    options.table.frame_bytes = frame;
+    options.table.memory_bytes = frame * frames;
+    const auto engine = Engine::load(io::real_io(), kMicro, options);
+    EXPECT_TRUE(engine.ok() || engine.error().code == Code::invalid_argument) << engine.error().message;
+    return engine.ok();
+  };
+  EXPECT_TRUE(loads(4, 64, 64));
+  EXPECT_FALSE(loads(4, 64, 63));
+  EXPECT_TRUE(loads(4, 60, 128));
+  EXPECT_FALSE(loads(4, 60, 127));
+}
+
 TEST(Engine, AContextBeyondTheModelIsRefusedWithBothNumbers) {
   EngineOptions options;
   options.context = 5000;
