@@ -15,16 +15,12 @@ class CountingSource : public model::TensorSource {
  public:
   explicit CountingSource(const format::ModelFile& file) : file_(file) {}
   Result<model::Matrix> matrix(const std::string& name) override {
-    const format::Tensor* tensor = file_.find(name);
-    if (tensor == nullptr) return Error{Code::bad_file, cat(file_.path(), ": tensor ", name, " is missing")};
+    EVROS_ASSIGN(const format::Tensor* tensor, find_tensor(file_, name));
     bytes += tensor->bytes();
-    return model::Matrix{tensor->type, nullptr, static_cast<int64_t>(tensor->rows()),
-                         static_cast<int64_t>(tensor->ne[0]),
-                         static_cast<int64_t>(format::row_bytes(tensor->type, tensor->ne[0]))};
+    return matrix_of(*tensor, nullptr);
   }
   Result<const float*> vector(const std::string& name) override {
-    const format::Tensor* tensor = file_.find(name);
-    if (tensor == nullptr) return Error{Code::bad_file, cat(file_.path(), ": tensor ", name, " is missing")};
+    EVROS_ASSIGN(const format::Tensor* tensor, find_tensor(file_, name));
     bytes += tensor->elements() * sizeof(float);
     return static_cast<const float*>(nullptr);
   }

@@ -9,12 +9,6 @@ namespace {
 constexpr uint64_t kReadBytes = 16u << 20;
 constexpr size_t kTensorsListed = 12;
 
-Result<const format::Tensor*> find(const format::ModelFile& file, const std::string& name) {
-  const format::Tensor* tensor = file.find(name);
-  if (tensor == nullptr) return Error{Code::bad_file, cat(file.path(), ": tensor ", name, " is missing")};
-  return tensor;
-}
-
 // A whole number of rows near kReadBytes: ModelFile::read wants whole rows where columns are reordered.
 uint64_t read_step(const format::Tensor& tensor) {
   const uint64_t row = format::row_bytes(tensor.type, tensor.ne[0]);
@@ -22,6 +16,17 @@ uint64_t read_step(const format::Tensor& tensor) {
 }
 
 }  // namespace
+
+Result<const format::Tensor*> find_tensor(const format::ModelFile& file, const std::string& name) {
+  const format::Tensor* tensor = file.find(name);
+  if (tensor == nullptr) return Error{Code::bad_file, cat(file.path(), ": tensor ", name, " is missing")};
+  return tensor;
+}
+
+model::Matrix matrix_of(const format::Tensor& tensor, const std::byte* data) {
+  return {tensor.type, data, static_cast<int64_t>(tensor.rows()), static_cast<int64_t>(tensor.ne[0]),
+          static_cast<int64_t>(format::row_bytes(tensor.type, tensor.ne[0]))};
+}
 
 Result<std::vector<float>> read_floats(const format::ModelFile& file, const format::Tensor& tensor) {
   std::vector<std::byte> stored(tensor.bytes());
@@ -41,7 +46,7 @@ Result<std::byte*> WeightLoader::allocate(uint64_t bytes, const std::string& nam
 }
 
 Result<model::Matrix> WeightLoader::matrix(const std::string& name) {
-  EVROS_ASSIGN(const format::Tensor* tensor, find(file_, name));
+  EVROS_ASSIGN(const format::Tensor* tensor, find_tensor(file_, name));
   CHECK(tensor->derive == format::Derive::none);
   EVROS_ASSIGN(std::byte * data, allocate(tensor->bytes(), name));
   std::vector<std::byte> staging;
@@ -56,12 +61,11 @@ Result<model::Matrix> WeightLoader::matrix(const std::string& name) {
     EVROS_TRY(device_.upload(data + at, staging));
     at += n;
   }
-  return model::Matrix{tensor->type, data, static_cast<int64_t>(tensor->rows()), static_cast<int64_t>(tensor->ne[0]),
-                       static_cast<int64_t>(format::row_bytes(tensor->type, tensor->ne[0]))};
+  return matrix_of(*tensor, data);
 }
 
 Result<const float*> WeightLoader::vector(const std::string& name) {
-  EVROS_ASSIGN(const format::Tensor* tensor, find(file_, name));
+  EVROS_ASSIGN(const format::Tensor* tensor, find_tensor(file_, name));
   EVROS_ASSIGN(const std::vector<float> values, read_floats(file_, *tensor));
   const auto bytes = std::as_bytes(std::span<const float>(values));
   if (!kernels::scales_finite(format::TensorType::f32, bytes)) {

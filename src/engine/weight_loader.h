@@ -31,6 +31,12 @@ class WeightLoader : public model::TensorSource {
   uint64_t bytes_ = 0;
 };
 
+/// The tensor, or an error that names file and tensor.
+Result<const format::Tensor*> find_tensor(const format::ModelFile& file, const std::string& name);
+
+/// The tensor as rows of ne0 columns that lie at `data`, all higher dimensions folded into rows.
+model::Matrix matrix_of(const format::Tensor& tensor, const std::byte* data);
+
 /// One sentence that lists every tensor of a type that the kernels cannot multiply with, or ok.
 Status check_types(const format::ModelFile& file);
 
