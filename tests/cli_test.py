@@ -544,7 +544,7 @@ class Piped(Scratch):
     def test_one_is_no_plural(self):
         done = run("bench", GGUF, "--prompt", "1", "--decode", "1", "--threads", "1")
         self.assertIn("1 token in 1 chunk,", done.stdout)
-        self.assertNotIn("1 tokens", done.stdout)
+        self.assertNotRegex(done.stdout, r"(?<![\d.])1 tokens")  # a rate such as 725.1 tokens/s is fine
 
     def test_help_and_version_succeed(self):
         for arguments in (["--help"], ["--version"], ["run", "--help"]):
