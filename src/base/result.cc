@@ -22,6 +22,8 @@ const char* code_name(Code code) {
       return "stale";
     case Code::cancelled:
       return "cancelled";
+    case Code::timeout:
+      return "timeout";
     case Code::non_finite:
       return "non_finite";
     case Code::device:

@@ -24,6 +24,7 @@ enum class Code {
   busy,              // a bound on concurrent work was reached; trying later may succeed
   stale,             // a (slot, generation) that names an earlier sequence
   cancelled,         // somebody asked for it
+  timeout,           // the time allowed for it was used up
   non_finite,        // the arithmetic of a sequence left the finite numbers
   device,            // a device refused a launch or failed
 };

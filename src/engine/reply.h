@@ -13,31 +13,10 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
-#include "engine/sampler.h"
+#include "engine/reply_params.h"
 #include "text/tokenizer.h"
 
 namespace evros::engine {
-
-struct ReplyParams {
-  SamplingParams sampling;
-  int64_t max_tokens = -1;        // -1: until the context is full
-  std::vector<std::string> stop;  // stop strings, not shown
-  std::vector<int32_t> stop_ids;  // end the reply besides the model's own
-  bool ignore_eos = false;        // the model's own ends do not stop it
-  bool show_special = false;      // control tokens are part of the text
-};
-
-/// Code::invalid_argument for what has no meaning: sampling as validate(SamplingParams) has it, ids outside the vocabulary.
-Status validate(const ReplyParams& params, int32_t vocab);
-
-enum class Finish {
-  stop_token,  // an end-of-reply id was drawn
-  stop_string,
-  length,  // max_tokens
-  context_full,
-  cancelled,
-};
-const char* finish_name(Finish finish);
 
 struct ReplyResult {
   Finish finish;
