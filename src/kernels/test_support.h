@@ -57,8 +57,7 @@ inline void expect_same(const Output& a, const Output& b, const std::string& wha
 inline Output everywhere(const std::function<Output(const Kernels&, device::Queue&)>& run) {
   device::Queue alone;
   const Output expected = run(ref_kernels(), alone);
-  for (const Kernels* table : {&ref_kernels(), ref_fma_kernels()}) {
-    if (table == nullptr) continue;
+  for (const Kernels* table : host_tables()) {
     for (const int threads : {1, 2, 3}) {
       device::Pool pool(threads);
       device::Queue queue{.pool = &pool};
