@@ -393,7 +393,7 @@ BAD_VALUES = [
     (["tokenize", "{gguf}"], [("--decode", ["", "x", "-1"], ["whole number"]), ("--file", [""], ["empty"])]),
     (["bench", "{gguf}"], [("--prompt", ["", "0", "-5"], ["whole number from 1"]), ("--decode", ["", "0"], ["whole number from 1"])]),
     (["verify", "{gguf}"], [("--budget", ["", "0", "-1", "nan"], ["number from"]), ("--seed", ["", "-1"], ["whole number"])]),
-    (["convert", "{hf}", "{scratch}/o.gguf"], [("--type", ["", "q9"], ["f32, f16, bf16, q8_0, q4_0"])]),
+    (["convert", "{hf}", "{scratch}/o.gguf"], [("--type", ["", "q9"], ["f32, f16, bf16, q8_0, q4_0, q4_k, q6_k"])]),
 ]
 
 BAD_USAGE = {

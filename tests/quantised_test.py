@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Quantised files: the gguf package's reading of Q8_0 and Q4_0 against ours, and GGUF against safetensors.
+"""Quantised files: the gguf package's reading of Q8_0, Q4_0, Q4_K and Q6_K against ours, and GGUF against safetensors.
 
 usage: quantised_test.py; needs EVROS, EVROS_SOURCE_DIR and EVROS_BINARY_DIR (for the unpacked GGUF fixtures).
 """

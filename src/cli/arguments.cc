@@ -142,9 +142,9 @@ void add_convert(CLI::App& root, ConvertArguments& a) {
   CLI::App& app = *root.add_subcommand("convert", "safetensors folder or GGUF -> GGUF");
   app.add_option("FROM", a.from, "a safetensors folder or a GGUF file")->required()->check(not_empty());
   app.add_option("TO", a.to, "the GGUF file to write")->required()->check(not_empty());
-  app.add_option("--type", a.type, "type of the matrices: f32, f16, bf16, q8_0, q4_0")
+  app.add_option("--type", a.type, "type of the matrices: f32, f16, bf16, q8_0, q4_0, q4_k, q6_k")
       ->capture_default_str()
-      ->transform(one_of({"f32", "f16", "bf16", "q8_0", "q4_0"}));
+      ->transform(one_of({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k"}));
   app.add_option("--name", a.name, "general.name of the new file");
   app.add_flag("--no-mtp", a.no_mtp, "leave the draft head out");
   app.add_flag("-q,--quiet", a.quiet, "no progress");

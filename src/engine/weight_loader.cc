@@ -88,7 +88,7 @@ Status check_types(const format::ModelFile& file) {
   if (count > kTensorsListed) list += cat(", and ", count - kTensorsListed, " more");
   return Error{Code::unsupported, cat(file.path(), ": ", count,
                                       " tensors have a type that this version cannot run (it runs F32, "
-                                      "F16, BF16, Q8_0 and Q4_0): ",
+                                      "F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K): ",
                                       list)};
 }
 

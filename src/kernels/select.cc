@@ -76,6 +76,8 @@ bool can_multiply(format::TensorType type) {
     case format::TensorType::bf16:
     case format::TensorType::q8_0:
     case format::TensorType::q4_0:
+    case format::TensorType::q4_k:
+    case format::TensorType::q6_k:
       return true;
     default:
       return false;

@@ -243,16 +243,7 @@ struct Weights {
     matrix = {.type = type, .data = bytes.data(), .rows = rows, .cols = cols, .row_bytes = row_bytes(type, cols)};
   }
   static int64_t row_bytes(format::TensorType type, int64_t cols) {
-    switch (type) {
-      case format::TensorType::f32:
-        return cols * 4;
-      case format::TensorType::q8_0:
-        return cols / 32 * 34;
-      case format::TensorType::q4_0:
-        return cols / 32 * 18;
-      default:
-        return cols * 2;
-    }
+    return static_cast<int64_t>(format::row_bytes(type, static_cast<uint64_t>(cols)));
   }
 };
 

@@ -59,13 +59,18 @@ template <typename Codec>
 struct IntegerSegment {
   static constexpr int kGroups = kSegment / Codec::kGroup;
   int8_t q[kLanes][kSegment];
-  float scale[kLanes][kGroups];
+  float scale[kLanes][kGroups], minimum[kLanes][kGroups];
 
   void decode(const DotRows& work, int64_t k0, int64_t n) {
     for (int lane = 0; lane < work.lanes; ++lane) {
       const std::byte* row = work.row[lane] + k0 / Codec::kBlock * Codec::kBytes;
       for (int64_t k = 0; k < n; k += Codec::kBlock, row += Codec::kBytes) {
-        Codec::decode_groups(row, &q[lane][k], &scale[lane][k / Codec::kGroup]);
+        const int64_t group = k / Codec::kGroup;
+        if constexpr (Codec::kMinimum) {
+          Codec::decode_groups(row, &q[lane][k], &scale[lane][group], &minimum[lane][group]);
+        } else {
+          Codec::decode_groups(row, &q[lane][k], &scale[lane][group]);
+        }
       }
     }
   }
@@ -75,6 +80,13 @@ template <int kGroup>
 EVROS_INLINE int32_t integer_dot(const int8_t* w, const int8_t* x) {
   int32_t sum = 0;
   for (int i = 0; i < kGroup; ++i) sum += w[i] * x[i];
+  return sum;
+}
+
+template <int kGroup>
+EVROS_INLINE int32_t integer_sum(const int8_t* x) {
+  int32_t sum = 0;
+  for (int i = 0; i < kGroup; ++i) sum += x[i];
   return sum;
 }
 
@@ -92,6 +104,12 @@ void integer_rows(const DotRows& work) {
         for (int lane = 0; lane < work.lanes; ++lane) {
           const int32_t dot = integer_dot<Codec::kGroup>(&segment.q[lane][k], q);
           acc[lane] = fma(segment.scale[lane][k / Codec::kGroup] * d, static_cast<float>(dot), acc[lane]);
+        }
+        if constexpr (Codec::kMinimum) {
+          const float sum = static_cast<float>(integer_sum<Codec::kGroup>(q));
+          for (int lane = 0; lane < work.lanes; ++lane) {
+            acc[lane] = fma(-(segment.minimum[lane][k / Codec::kGroup] * d), sum, acc[lane]);
+          }
         }
       }
       add_segment(acc, k0 == 0, work.lanes, work.y[column]);

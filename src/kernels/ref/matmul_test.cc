@@ -9,9 +9,9 @@ namespace {
 
 using format::TensorType;
 
-constexpr TensorType kTypes[] = {TensorType::f32, TensorType::f16, TensorType::bf16, TensorType::q8_0,
-                                 TensorType::q4_0};
-bool has_blocks(TensorType type) { return type == TensorType::q8_0 || type == TensorType::q4_0; }
+constexpr TensorType kTypes[] = {TensorType::f32,  TensorType::f16,  TensorType::bf16, TensorType::q8_0,
+                                 TensorType::q4_0, TensorType::q4_k, TensorType::q6_k};
+bool has_blocks(TensorType type) { return format::type_info(type).quantised; }
 
 /// Quantised rows of x, made by the table under test.
 struct Quantised {
@@ -30,7 +30,7 @@ TEST(Matmul, AgreesWithDoubleForEveryTypeAndShapeAndIsTheSameEverywhere) {
     for (const bool integers : {false, true}) {
       for (int round = 0; round < 6; ++round) {
         if (integers && !has_blocks(type)) continue;
-        const int64_t k = has_blocks(type) ? 32 * random.integer(1, 25) : random.integer(1, 800);
+        const int64_t block = format::type_info(type).block_elements, k = block * random.integer(1, 800 / block);
         const int64_t n = random.integer(1, 70), rows = round == 0 ? 131 : random.integer(1, 11);
         const Weights w(type, n, k, random);
         const Floats x = random.normal(rows * k);
@@ -113,6 +113,49 @@ TEST(Matmul, QuantisedWeightsTakeTheIntegerChainOfThePage) {
   EXPECT_EQ(out.floats[1], 0.5f * (127 * 127 - 128 + 2.5f));  // no activations: the float rule
 }
 
+// The page's chain for a format with minima, written down once more.
+TEST(Matmul, MinimaAreSubtractedGroupByGroupInTheOrderOfThePage) {
+  std::vector<std::byte> w(144);
+  const uint16_t d_bits = 0x3555, dmin_bits = 0x2e66;  // f16 of about 1/3 and 0.1: products that round
+  std::memcpy(w.data(), &d_bits, 2);
+  std::memcpy(&w[2], &dmin_bits, 2);
+  const int scales[8] = {63, 1, 37, 0, 5, 60, 21, 11}, minima[8] = {7, 63, 0, 33, 1, 50, 16, 62};
+  for (int g = 0; g < 4; ++g) {  // model.md 6.4
+    w[4 + g] = static_cast<std::byte>(scales[g] | scales[g + 4] >> 4 << 6);
+    w[8 + g] = static_cast<std::byte>(minima[g] | minima[g + 4] >> 4 << 6);
+    w[12 + g] = static_cast<std::byte>((scales[g + 4] & 15) | (minima[g + 4] & 15) << 4);
+  }
+  int q[256];
+  Floats x(256);
+  for (int i = 0; i < 256; ++i) {
+    q[i] = (i * 7 + i / 11) % 16;
+    w[16 + i / 64 * 32 + i % 32] |= static_cast<std::byte>(q[i] << (i % 64 / 32 * 4));
+    x[i] = i % 32 == 5 ? 127.0f : static_cast<float>((i * 29) % 201 - 100);  // amax 127: x is its own quantisation
+  }
+  const float d = 0x1.554p-2f, dmin = 0x1.998p-4f;
+  float expected = 0.0f;
+  for (int g = 0; g < 8; ++g) {
+    int dot = 0, sum = 0;
+    for (int i = 32 * g; i < 32 * g + 32; ++i) {
+      dot += q[i] * static_cast<int>(x[i]);
+      sum += static_cast<int>(x[i]);
+    }
+    const float sw = d * static_cast<float>(scales[g]), mw = dmin * static_cast<float>(minima[g]);
+    expected = std::fma(sw, static_cast<float>(dot), expected);
+    expected = std::fma(-mw, static_cast<float>(sum), expected);
+  }
+  const Output out = everywhere([&](const Kernels& table, device::Queue& queue) {
+    Rows batch(1);
+    Quantised xq(table, queue, batch.batch, x, 256);
+    Floats y(1);
+    const Matrix matrix{.type = TensorType::q4_k, .data = w.data(), .rows = 1, .cols = 256, .row_bytes = 144};
+    table.matmul(queue, batch.batch,
+                 {.w = matrix, .x = x.data(), .x_stride = 256, .xq = xq.rows(), .y = y.data(), .y_stride = 1});
+    return Output{.floats = y, .integers = {}, .bytes = {}, .status = batch.status};
+  });
+  EXPECT_EQ(out.floats[0], expected);
+}
+
 TEST(Quantize, FollowsThePageAtItsEdges) {
   Floats x(32 * 4);
   x[0] = 0x1p-101f;   // below 2^-100: all zero
@@ -156,10 +199,13 @@ TEST(Quantize, ReportsWhatIsNotFiniteForThatSequenceAlone) {
 
 TEST(Experts, AgreeWithDoubleAndAreTheSameEverywhere) {
   Random random(2);
-  for (const TensorType type : {TensorType::f32, TensorType::bf16, TensorType::q8_0, TensorType::q4_0}) {
+  for (const TensorType type :
+       {TensorType::f32, TensorType::bf16, TensorType::q8_0, TensorType::q4_0, TensorType::q4_k, TensorType::q6_k}) {
     for (const bool integers : {false, true}) {
       if (integers && !has_blocks(type)) continue;
-      const int64_t hidden = 96, ff = 64, count = 7, used = 3, rows = 45;
+      const int64_t wide = format::type_info(type).block_elements;
+      const int64_t hidden = wide == 256 ? 256 : 96, ff = wide == 256 ? 256 : 64, count = 7, used = 3,
+                    rows = wide == 256 ? 9 : 45;
       const Weights gate(type, ff * count, hidden, random), up(type, ff * count, hidden, random),
           down(type, hidden * count, ff, random);
       const auto one = [&](const Weights& w) {
