@@ -9,6 +9,15 @@
 
 namespace evros::kernels {
 inline namespace EVROS_ISA {
-namespace simd {}  // namespace simd
+namespace simd {
+
+void quantize(device::Queue&, const Batch&, const QuantizeArgs&);
+void matmul(device::Queue&, const Batch&, const MatmulArgs&);
+void experts(device::Queue&, const Batch&, const ExpertsArgs&);
+
+/// As the reference's quantize_row.
+bool quantize_row(const float* x, int64_t n, QuantSegment* out);
+
+}  // namespace simd
 }  // namespace EVROS_ISA
 }  // namespace evros::kernels
