@@ -41,6 +41,7 @@ function(evros_library folder)
   set(fuzzers ${sources})
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
   list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|/main)\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "/kernels/cpu/")  # compiled once per instruction set: cmake/kernels.cmake
   if(NOT sources)
     return()
   endif()

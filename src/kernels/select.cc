@@ -13,6 +13,14 @@ namespace ref_fma {
 const Kernels& table();
 }
 #endif
+#ifdef EVROS_HAVE_VECTOR_TABLES
+namespace avx2 {
+const Kernels& table();
+}
+namespace avx512 {
+const Kernels& table();
+}
+#endif
 
 const Kernels& ref_kernels() { return ref::table(); }
 
@@ -24,9 +32,31 @@ const Kernels* ref_fma_kernels() {
   return nullptr;
 }
 
+namespace {
+
+// What cmake/kernels.cmake compiles the two tables with. Asking for a wide set also asks whether the operating system saves
+// its registers.
+#ifdef EVROS_HAVE_VECTOR_TABLES
+bool runs_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+
+bool runs_avx512() {
+  return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512vnni");
+}
+#endif
+
+}  // namespace
+
 std::vector<const Kernels*> host_tables() {
   std::vector<const Kernels*> tables{&ref_kernels()};
   if (const Kernels* fma = ref_fma_kernels()) tables.push_back(fma);
+#ifdef EVROS_HAVE_VECTOR_TABLES
+  if (runs_avx2()) tables.push_back(&avx2::table());
+  if (runs_avx512()) tables.push_back(&avx512::table());
+#endif
   return tables;
 }
 
