@@ -6,9 +6,12 @@
 // stored, so that a row of any width is one loop with a tail (for_lanes).
 #pragma once
 
-#include <immintrin.h>
-
 #include <cstdint>
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12 warns of what its own intrinsics pass through (bug 105593)
+#include <immintrin.h>
+#pragma GCC diagnostic pop
 
 #include "kernels/isa.h"
 
@@ -154,7 +157,8 @@ EVROS_INLINE void transpose(Vec (&row)[kWidth]) {
     u[4 * g + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(c, d));
   }
   for (int c = 0; c < 4; ++c) {
-    const __m512 low01 = _mm512_shuffle_f32x4(u[c], u[4 + c], 0x88), high01 = _mm512_shuffle_f32x4(u[c], u[4 + c], 0xdd);
+    const __m512 low01 = _mm512_shuffle_f32x4(u[c], u[4 + c], 0x88),
+                 high01 = _mm512_shuffle_f32x4(u[c], u[4 + c], 0xdd);
     const __m512 low23 = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0x88);
     const __m512 high23 = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0xdd);
     row[c].v = _mm512_shuffle_f32x4(low01, low23, 0x88);
@@ -181,7 +185,8 @@ struct Part {
   __m256i m;
   int64_t n;
   EVROS_INLINE explicit Part(int64_t count)
-      : m(_mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int32_t>(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))),
+      : m(_mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int32_t>(count)),
+                             _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))),
         n(count) {}
 };
 
@@ -260,7 +265,9 @@ EVROS_INLINE void store_u16s(void* p, __m128i x, int64_t n) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(numbers), x);
   __builtin_memcpy(p, numbers, static_cast<size_t>(n) * sizeof(uint16_t));
 }
-EVROS_INLINE Vec widen_bf16(__m128i x) { return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16))}; }
+EVROS_INLINE Vec widen_bf16(__m128i x) {
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16))};
+}
 EVROS_INLINE __m128i narrow_u16(Ints x) {  // the pack saturates: clear the high halves first
   const __m256i low = _mm256_and_si256(x.v, _mm256_set1_epi32(0xffff));
   return _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
@@ -270,7 +277,9 @@ EVROS_INLINE Vec load_f16(const void* p, All = {}) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p)))};
 }
 EVROS_INLINE Vec load_f16(const void* p, Part part) { return {_mm256_cvtph_ps(load_u16s(p, part.n))}; }
-EVROS_INLINE Vec load_bf16(const void* p, All = {}) { return widen_bf16(_mm_loadu_si128(static_cast<const __m128i*>(p))); }
+EVROS_INLINE Vec load_bf16(const void* p, All = {}) {
+  return widen_bf16(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+}
 EVROS_INLINE Vec load_bf16(const void* p, Part part) { return widen_bf16(load_u16s(p, part.n)); }
 EVROS_INLINE void store_f16(void* p, Vec x, All = {}) {
   _mm_storeu_si128(static_cast<__m128i*>(p), _mm256_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT));

@@ -15,14 +15,15 @@ EVROS_INLINE Vec flush_subnormal(Vec x) {
 EVROS_INLINE Vec exp(Vec x) {
   const Vec shift = splat(12582912.0f);
   const Vec n = fma(x, splat(0x1.715476p+0f), shift) - shift;
-  Vec r = fma(n, splat(-0x1.62e43p-1f), x);
-  r = fma(n, splat(0x1.05c61p-29f), r);
+  const Vec one = splat(1.0f), low = splat(0x1.05c61p-29f);
+  const Vec high = fma(n, splat(-0x1.62e43p-1f), x), r = fma(n, low, high);
+  const Vec sum = one + high, rest = fma(n, low, high - (sum - one));
   Vec p = splat(0x1.6a4744p-10f);
   p = fma(p, r, splat(0x1.1239a2p-7f));
   p = fma(p, r, splat(0x1.5558b6p-5f));
   p = fma(p, r, splat(0x1.555492p-3f));
   p = fma(p, r, splat(0x1.fffffcp-2f));
-  p = splat(1.0f) + fma(r * r, p, r);
+  p = sum + fma(r * r, p, rest);
   const Ints bias = splat(int32_t{127});
   const Ints whole = truncate(n), half = shift_right_signed<1>(whole);
   Vec y = (p * as_floats(shift_left<23>(half + bias))) * as_floats(shift_left<23>(whole - half + bias));
