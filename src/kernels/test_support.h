@@ -255,4 +255,26 @@ struct Weights {
   }
 };
 
+/// Quantised rows of x, made by the table under test.
+struct Quantised {
+  std::vector<QuantSegment> segments;
+  std::vector<int32_t> q, sums;
+  Floats d;
+  Quantised(const Kernels& table, device::Queue& queue, const Batch& batch, const Floats& x, int64_t cols)
+      : Quantised(table, queue, batch, x.data(), cols) {}
+  Quantised(const Kernels& table, device::Queue& queue, const Batch& batch, const float* x, int64_t cols)
+      : segments(batch.rows * quant_segments(cols)) {
+    if (cols > 0) table.quantize(queue, batch, {.x = x, .x_stride = cols, .cols = cols, .out = rows()});
+    for (int64_t r = 0; r < batch.rows; ++r) {
+      for (int64_t i = 0; i < cols; ++i) {
+        const QuantSegment& segment = segments[r * quant_segments(cols) + i / 256];
+        q.push_back(segment.q[i % 256]);
+        if (i % 32 == 0) d.push_back(segment.d[i % 256 / 32]);
+        if (i % 16 == 0) sums.push_back(segment.sum[i % 256 / 16]);
+      }
+    }
+  }
+  QuantRows rows() { return {segments.data()}; }
+};
+
 }  // namespace evros::kernels

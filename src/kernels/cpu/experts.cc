@@ -1,7 +1,7 @@
 // Experts: the (row, rank) pairs are sorted by expert, so that an expert's weights are read once for all its rows.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/strip.h"
-#include "kernels/cpu/vec.h"
+#include "kernels/cpu/vec_math.h"
 #include "kernels/for_ranges.h"
 #include "kernels/ref/chains.h"
 #include "kernels/ref/dot_rows.h"
@@ -66,8 +66,8 @@ void expert_strip(const Product& product, const ExpertsArgs& a, int64_t begin, i
 
 /// One or two products of the same shape. Threads share each expert's strips, because experts have unequal shares of the
 /// pairs; only where there are too few strips for that, the experts.
-void multiply_experts(device::Queue& queue, const ExpertsArgs& a, int64_t active, int64_t pairs,
-                      const Product& product, const Product* second) {
+void multiply_experts(device::Queue& queue, const ExpertsArgs& a, int64_t active, int64_t pairs, const Product& product,
+                      const Product* second) {
   const int64_t strips = (product.w.rows + kStripRows - 1) / kStripRows;
   const int64_t threads = queue.pool != nullptr ? queue.pool->threads() : 1;
   const int64_t cost = strip_cost(product.w.cols, pairs) * (second != nullptr ? 2 : 1);
@@ -91,19 +91,13 @@ void add_ranks(const ExpertsArgs& a, int64_t row, int64_t hidden) {
   float* y = a.y + row * a.y_stride;
   const float* outputs = a.expert_out + row * a.used * hidden;
   const float* weights = a.weights + row * a.used;
-  int64_t i = 0;
-  for (; i + vec::kVecLanes <= hidden; i += vec::kVecLanes) {
-    vec::F acc = vec::all(0.0f);
+  for_lanes(hidden, [&](int64_t i, auto lanes) {
+    Vec acc = splat(0.0f);
     for (int64_t rank = 0; rank < a.used; ++rank) {
-      acc = vec::fused(vec::all(weights[rank]), vec::load(outputs + rank * hidden + i), acc);
+      acc = fma(splat(weights[rank]), load(outputs + rank * hidden + i, lanes), acc);
     }
-    vec::store(y + i, acc);
-  }
-  for (; i < hidden; ++i) {
-    float acc = 0.0f;
-    for (int64_t rank = 0; rank < a.used; ++rank) acc = fma(weights[rank], outputs[rank * hidden + i], acc);
-    y[i] = acc;
-  }
+    store(y + i, acc, lanes);
+  });
 }
 
 }  // namespace
@@ -116,10 +110,11 @@ void experts(device::Queue& queue, const Batch& batch, const ExpertsArgs& a) {
   const Product up_product{a.up, a.up_expert_bytes, a.x, a.x_stride, a.used, a.xq, up};
   multiply_experts(queue, a, active, pairs, {a.gate, a.gate_expert_bytes, a.x, a.x_stride, a.used, a.xq, gate},
                    &up_product);
-  for_each(queue, pairs, ff, [&](int64_t pair) {
+  for_each(queue, pairs, 2 * ff, [&](int64_t pair) {
     float* h = gate + pair * ff;
-    for (int64_t i = 0; i < ff; ++i) h[i] = silu(h[i]) * up[pair * ff + i];
-    check_row(batch, pair / a.used, h, ff);
+    const float* u = up + pair * ff;
+    for_lanes(ff, [&](int64_t i, auto lanes) { store(h + i, silu(load(h + i, lanes)) * load(u + i, lanes), lanes); });
+    vec_check_row(batch, pair / a.used, h, ff);
     if (!down_q.empty()) simd::quantize_row(h, ff, down_q.segments + pair * quant_segments(ff));
   });
   multiply_experts(queue, a, active, pairs, {a.down, a.down_expert_bytes, gate, ff, 1, down_q, a.expert_out}, nullptr);

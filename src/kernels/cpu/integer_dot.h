@@ -25,16 +25,16 @@ struct IntegerGroup : Group<Format> {
 /// dot[v] = sum over the elements of scale s in group g of (word - kOffset) * x.
 template <typename Format, size_t kPass>
 EVROS_INLINE void integer_dots(const IntegerGroup<Format> (&w)[kPass], const QuantSegment& x, int64_t g, int s,
-                               vec::I (&dot)[kPass]) {
+                               Ints (&dot)[kPass]) {
   constexpr int kWords = Format::kGroup / 4;
-  vec::I start = vec::all(0);
+  Ints start = splat(0);
   if constexpr (Format::kOffset != 0) {
-    start = vec::multiply_pairs(vec::spread(&x.sum[2 * g]), vec::all(offset_factors<Format>(s)));
+    start = multiply_pairs(splat_word(&x.sum[2 * g]), splat(offset_factors<Format>(s)));
   }
   for (size_t v = 0; v < kPass; ++v) dot[v] = start;
   for (int i = 0; i < kWords; ++i) {
-    const vec::I value = vec::spread(x.q + 32 * g + 4 * (s * kWords + i));
-    for (size_t v = 0; v < kPass; ++v) dot[v] = _mm512_dpbusd_epi32(dot[v], w[v].word[s * kWords + i], value);
+    const Ints value = splat_word(x.q + 32 * g + 4 * (s * kWords + i));
+    for (size_t v = 0; v < kPass; ++v) dot[v].v = _mm512_dpbusd_epi32(dot[v].v, w[v].word[s * kWords + i].v, value.v);
   }
 }
 
@@ -45,15 +45,15 @@ EVROS_INLINE void integer_dots(const IntegerGroup<Format> (&w)[kPass], const Qua
 template <typename Format>
 struct IntegerGroup : Group<Format> {
   static constexpr bool kPlanes = Format::kLargest > 63;
-  vec::I high[kPlanes ? 8 : 1];
+  Ints high[kPlanes ? 8 : 1];
 
   EVROS_INLINE void load(const std::byte* block, int64_t g, int64_t lane) {
     Format::group(block, g, lane, *this);
     if constexpr (kPlanes) {
-      const vec::I low = vec::all(0x0f0f0f0f);
+      const Ints low = splat(0x0f0f0f0f);
       for (int i = 0; i < 8; ++i) {
-        high[i] = vec::both(vec::shift_right(this->word[i], 4), low);
-        this->word[i] = vec::both(this->word[i], low);
+        high[i] = (shift_right(this->word[i], 4) & low);
+        this->word[i] = (this->word[i] & low);
       }
     }
   }
@@ -61,16 +61,16 @@ struct IntegerGroup : Group<Format> {
 
 /// Sums of `kWords` words' products, each of at most kLargest * 127 * 2: as many as fit are added in 16 bits.
 template <int kLargest, int kWords>
-EVROS_INLINE vec::I plane_dot(const vec::I* words, const int8_t* x, int16_t factor) {
+EVROS_INLINE Ints plane_dot(const Ints* words, const int8_t* x, int16_t factor) {
   constexpr int kFit = 32767 / (kLargest * 127 * 2) < kWords ? 32767 / (kLargest * 127 * 2) : kWords;
-  const vec::I factors = _mm256_set1_epi16(factor);
-  vec::I dot = vec::all(0);
+  const Ints factors{_mm256_set1_epi16(factor)};
+  Ints dot = splat(0);
   for (int i = 0; i < kWords; i += kFit) {
-    vec::I sum = _mm256_maddubs_epi16(words[i], vec::spread(x + 4 * i));
+    __m256i sum = _mm256_maddubs_epi16(words[i].v, splat_word(x + 4 * i).v);
     for (int j = i + 1; j < i + kFit; ++j) {
-      sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(words[j], vec::spread(x + 4 * j)));
+      sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(words[j].v, splat_word(x + 4 * j).v));
     }
-    dot = vec::add(dot, vec::multiply_pairs(sum, factors));
+    dot = dot + multiply_pairs(Ints{sum}, factors);
   }
   return dot;
 }
@@ -78,18 +78,18 @@ EVROS_INLINE vec::I plane_dot(const vec::I* words, const int8_t* x, int16_t fact
 /// dot[v] = sum over the elements of scale s in group g of (word - kOffset) * x.
 template <typename Format, size_t kPass>
 EVROS_INLINE void integer_dots(const IntegerGroup<Format> (&w)[kPass], const QuantSegment& x, int64_t g, int s,
-                               vec::I (&dot)[kPass]) {
+                               Ints (&dot)[kPass]) {
   constexpr int kWords = Format::kGroup / 4;
   const int8_t* q = x.q + 32 * g + 4 * s * kWords;
   for (size_t v = 0; v < kPass; ++v) {
     constexpr int kPlane = IntegerGroup<Format>::kPlanes ? 15 : Format::kLargest;
     dot[v] = plane_dot<kPlane, kWords>(w[v].word + s * kWords, q, 1);
     if constexpr (IntegerGroup<Format>::kPlanes) {
-      dot[v] = vec::add(dot[v], plane_dot<kPlane, kWords>(w[v].high + s * kWords, q, 16));
+      dot[v] = (dot[v] + plane_dot<kPlane, kWords>(w[v].high + s * kWords, q, 16));
     }
     if constexpr (Format::kOffset != 0) {
-      const vec::I sums = vec::spread(&x.sum[2 * g]);
-      dot[v] = vec::add(dot[v], vec::multiply_pairs(sums, vec::all(offset_factors<Format>(s))));
+      const Ints sums = splat_word(&x.sum[2 * g]);
+      dot[v] = (dot[v] + multiply_pairs(sums, splat(offset_factors<Format>(s))));
     }
   }
 }

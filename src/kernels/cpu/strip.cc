@@ -9,9 +9,9 @@ inline namespace EVROS_ISA {
 namespace simd {
 namespace {
 
-constexpr int kVectors = static_cast<int>(kStripRows) / vec::kVecLanes;
+constexpr int kVectors = static_cast<int>(kStripRows) / kWidth;
 /// Vectors of rows that a loop over columns keeps in registers at once.
-constexpr int kPass = vec::kVecLanes == 16 ? 2 : 1;
+constexpr int kPass = kWidth == 16 ? 2 : 1;
 /// How far ahead of its use a weight is asked for: more than memory takes to answer, less than the first-level cache holds.
 constexpr int64_t kAhead = 4096;
 
@@ -23,14 +23,14 @@ struct Sums {
   /// -0 is the number that changes nothing when added to, so y = seg0 and y = y + seg are the same operation.
   void clear(int columns) {
     for (int c = 0; c < columns; ++c) {
-      for (int v = 0; v < kVectors; ++v) vec::store(y[c] + v * vec::kVecLanes, vec::all(-0.0f));
+      for (int v = 0; v < kVectors; ++v) store(y[c] + v * kWidth, splat(-0.0f));
     }
   }
   void write(const StripWork& work) const {
     for (int c = 0; c < work.columns; ++c) {
       if (work.strip.width == kStripRows) {
         for (int v = 0; v < kVectors; ++v) {
-          vec::store(work.y[c] + v * vec::kVecLanes, vec::load(y[c] + v * vec::kVecLanes));
+          store(work.y[c] + v * kWidth, load(y[c] + v * kWidth));
         }
       } else {
         __builtin_memcpy(work.y[c], y[c], static_cast<size_t>(work.strip.width) * sizeof(float));
@@ -85,25 +85,25 @@ EVROS_INLINE void multiply_group(const IntegerGroup<Format> (&w)[kPass], const S
                                  int64_t g, int64_t lane, Sums& sums) {
   for (int c = 0; c < work.columns; ++c) {
     const QuantSegment& x = work.q[c][segment];
-    const vec::F d = vec::all(x.d[g]);
-    vec::F acc[kPass];
+    const Vec d = splat(x.d[g]);
+    Vec acc[kPass];
     float* partial = sums.segment[c] + lane;
-    for (int v = 0; v < kPass; ++v) acc[v] = kFirst ? vec::all(0.0f) : vec::load(partial + v * vec::kVecLanes);
+    for (int v = 0; v < kPass; ++v) acc[v] = kFirst ? splat(0.0f) : load(partial + v * kWidth);
     for (int s = 0; s < IntegerGroup<Format>::kScales; ++s) {
-      vec::I dot[kPass];
+      Ints dot[kPass];
       integer_dots(w, x, g, s, dot);
-      for (int v = 0; v < kPass; ++v) acc[v] = vec::fused(vec::multiply(w[v].scale[s], d), vec::to_float(dot[v]), acc[v]);
+      for (int v = 0; v < kPass; ++v) acc[v] = fma((w[v].scale[s] * d), to_float(dot[v]), acc[v]);
     }
     if constexpr (Format::kMinimum) {
-      const vec::F sum = vec::to_float(vec::multiply_pairs(vec::spread(&x.sum[2 * g]), vec::all(0x00010001)));
-      for (int v = 0; v < kPass; ++v) acc[v] = vec::fused_negative(vec::multiply(w[v].minimum, d), sum, acc[v]);
+      const Vec sum = to_float(multiply_pairs(splat_word(&x.sum[2 * g]), splat(0x00010001)));
+      for (int v = 0; v < kPass; ++v) acc[v] = fma_negative((w[v].minimum * d), sum, acc[v]);
     }
     for (int v = 0; v < kPass; ++v) {
-      float* y = sums.y[c] + lane + v * vec::kVecLanes;
+      float* y = sums.y[c] + lane + v * kWidth;
       if (kLast) {
-        vec::store(y, vec::add(vec::load(y), acc[v]));
+        store(y, (load(y) + acc[v]));
       } else {
-        vec::store(partial + v * vec::kVecLanes, acc[v]);
+        store(partial + v * kWidth, acc[v]);
       }
     }
   }
@@ -120,9 +120,9 @@ void integer_strip(const StripWork& work, Sums& sums) {
     for (int64_t g = 0; g < groups; ++g) {
       const std::byte* block = blocks + g / kGroups * Format::kBytes * kStripRows;
       for (int64_t at = 0; at < kGroupBytes; at += 64) __builtin_prefetch(blocks + g * kGroupBytes + kAhead + at);
-      for (int64_t lane = 0; lane < kStripRows; lane += kPass * vec::kVecLanes) {
+      for (int64_t lane = 0; lane < kStripRows; lane += kPass * kWidth) {
         IntegerGroup<Format> w[kPass];
-        for (int v = 0; v < kPass; ++v) w[v].load(block, g % kGroups, lane + v * vec::kVecLanes);
+        for (int v = 0; v < kPass; ++v) w[v].load(block, g % kGroups, lane + v * kWidth);
         if (g == 0 && groups == 1) {
           multiply_group<Format, true, true>(w, work, segment, g, lane, sums);
         } else if (g == 0) {
@@ -145,15 +145,15 @@ void dequantize_segment(const std::byte* blocks, int64_t n, float* out) {
   constexpr int64_t kGroups = Format::kBlock / 32;
   for (int64_t g = 0; g < n / 32; ++g) {
     const std::byte* block = blocks + g / kGroups * Format::kBytes * kStripRows;
-    for (int64_t lane = 0; lane < kStripRows; lane += vec::kVecLanes) {
+    for (int64_t lane = 0; lane < kStripRows; lane += kWidth) {
       Group<Format> w;
       Format::group(block, g % kGroups, lane, w);
       for (int i = 0; i < 32; ++i) {
-        const vec::I byte = vec::both(vec::shift_right(w.word[i / 4], i % 4 * 8), vec::all(255));
-        const vec::F integer = vec::to_float(vec::subtract(byte, vec::all(Format::kOffset)));
-        vec::F value = vec::multiply(w.scale[i / Format::kGroup], integer);
-        if constexpr (Format::kMinimum) value = vec::subtract(value, w.minimum);
-        vec::store(out + (g * 32 + i) * kStripRows + lane, value);
+        const Ints byte = (shift_right(w.word[i / 4], i % 4 * 8) & splat(255));
+        const Vec integer = to_float((byte - splat(Format::kOffset)));
+        Vec value = (w.scale[i / Format::kGroup] * integer);
+        if constexpr (Format::kMinimum) value = (value - w.minimum);
+        store(out + (g * 32 + i) * kStripRows + lane, value);
       }
     }
   }
@@ -165,30 +165,30 @@ constexpr int kFloatPass = 2;  // vectors of rows at once
 template <typename Format, int kCount, int kSegments>
 EVROS_INLINE void float_segments(const StripWork& work, const std::byte* weights, int64_t k0, int64_t n, int c,
                                  Sums& sums) {
-  for (int64_t lane = 0; lane < kStripRows; lane += kFloatPass * vec::kVecLanes) {
-    vec::F acc[kSegments][kCount][kFloatPass];
+  for (int64_t lane = 0; lane < kStripRows; lane += kFloatPass * kWidth) {
+    Vec acc[kSegments][kCount][kFloatPass];
     for (auto& of_segment : acc) {
       for (auto& of_column : of_segment) {
-        for (auto& a : of_column) a = vec::all(0.0f);
+        for (auto& a : of_column) a = splat(0.0f);
       }
     }
     const float* x[kCount];
     for (int i = 0; i < kCount; ++i) x[i] = work.x[c + i] + k0;
     for (int64_t k = 0; k < n; ++k) {
       for (int s = 0; s < kSegments; ++s) {
-        vec::F w[kFloatPass];
-        for (int v = 0; v < kFloatPass; ++v) w[v] = Format::element(weights, s * kSegment + k, lane + v * vec::kVecLanes);
+        Vec w[kFloatPass];
+        for (int v = 0; v < kFloatPass; ++v) w[v] = Format::element(weights, s * kSegment + k, lane + v * kWidth);
         for (int i = 0; i < kCount; ++i) {
-          const vec::F value = vec::all(x[i][s * kSegment + k]);
-          for (int v = 0; v < kFloatPass; ++v) acc[s][i][v] = vec::fused(w[v], value, acc[s][i][v]);
+          const Vec value = splat(x[i][s * kSegment + k]);
+          for (int v = 0; v < kFloatPass; ++v) acc[s][i][v] = fma(w[v], value, acc[s][i][v]);
         }
       }
     }
     for (int s = 0; s < kSegments; ++s) {
       for (int i = 0; i < kCount; ++i) {
         for (int v = 0; v < kFloatPass; ++v) {
-          float* y = sums.y[c + i] + lane + v * vec::kVecLanes;
-          vec::store(y, vec::add(vec::load(y), acc[s][i][v]));
+          float* y = sums.y[c + i] + lane + v * kWidth;
+          store(y, (load(y) + acc[s][i][v]));
         }
       }
     }
@@ -198,7 +198,7 @@ EVROS_INLINE void float_segments(const StripWork& work, const std::byte* weights
 /// All columns; kSegments > 1 only with few columns, where one segment alone has too few chains to fill the processor.
 template <typename Format, int kSegments>
 EVROS_INLINE void float_columns(const StripWork& work, const std::byte* weights, int64_t k0, int64_t n, Sums& sums) {
-  constexpr int kCount = vec::kVecLanes == 16 ? 8 : 4;
+  constexpr int kCount = kWidth == 16 ? 8 : 4;
   int c = 0;
   if constexpr (kSegments == 1) {
     for (; c + kCount <= work.columns; c += kCount) float_segments<Format, kCount, 1>(work, weights, k0, n, c, sums);
