@@ -91,20 +91,23 @@ struct VecQ6_K : Q6_K {
   }
 };
 
-/// Plain numbers: element k of kVecLanes rows.
+/// Plain numbers: vectors of them where rows lie side by side.
 struct VecF32 : F32 {
-  static EVROS_INLINE Vec element(const std::byte* segment, int64_t k, int64_t lane) {
-    return load(reinterpret_cast<const float*>(segment + (k * kStripRows + lane) * kBytes));
+  template <typename Lanes>
+  static EVROS_INLINE Vec numbers(const std::byte* from, Lanes lanes) {
+    return load(reinterpret_cast<const float*>(from), lanes);
   }
 };
 struct VecF16 : F16 {
-  static EVROS_INLINE Vec element(const std::byte* segment, int64_t k, int64_t lane) {
-    return load_f16(segment + (k * kStripRows + lane) * kBytes);
+  template <typename Lanes>
+  static EVROS_INLINE Vec numbers(const std::byte* from, Lanes lanes) {
+    return load_f16(from, lanes);
   }
 };
 struct VecBf16 : Bf16 {
-  static EVROS_INLINE Vec element(const std::byte* segment, int64_t k, int64_t lane) {
-    return load_bf16(segment + (k * kStripRows + lane) * kBytes);
+  template <typename Lanes>
+  static EVROS_INLINE Vec numbers(const std::byte* from, Lanes lanes) {
+    return load_bf16(from, lanes);
   }
 };
 

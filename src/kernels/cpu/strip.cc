@@ -161,58 +161,82 @@ void dequantize_segment(const std::byte* blocks, int64_t n, float* out) {
 
 constexpr int kFloatPass = 2;  // vectors of rows at once
 
-/// kSegments whole or one last segment, from k0 on, times columns [c, c + kCount). Segments are chains of their own.
-template <typename Format, int kCount, int kSegments>
-EVROS_INLINE void float_segments(const StripWork& work, const std::byte* weights, int64_t k0, int64_t n, int c,
-                                 Sums& sums) {
+/// One segment times columns [c, c + kCount).
+template <typename Format, int kCount>
+EVROS_INLINE void float_segment(const StripWork& work, const std::byte* weights, int64_t k0, int64_t n, int c,
+                                Sums& sums) {
   for (int64_t lane = 0; lane < kStripRows; lane += kFloatPass * kWidth) {
-    Vec acc[kSegments][kCount][kFloatPass];
-    for (auto& of_segment : acc) {
-      for (auto& of_column : of_segment) {
-        for (auto& a : of_column) a = splat(0.0f);
-      }
-    }
+    Vec acc[kCount][kFloatPass];
     const float* x[kCount];
-    for (int i = 0; i < kCount; ++i) x[i] = work.x[c + i] + k0;
-    for (int64_t k = 0; k < n; ++k) {
-      for (int s = 0; s < kSegments; ++s) {
-        Vec w[kFloatPass];
-        for (int v = 0; v < kFloatPass; ++v) w[v] = Format::element(weights, s * kSegment + k, lane + v * kWidth);
-        for (int i = 0; i < kCount; ++i) {
-          const Vec value = splat(x[i][s * kSegment + k]);
-          for (int v = 0; v < kFloatPass; ++v) acc[s][i][v] = fma(w[v], value, acc[s][i][v]);
-        }
+    for (int i = 0; i < kCount; ++i) {
+      x[i] = work.x[c + i] + k0;
+      for (Vec& a : acc[i]) a = splat(0.0f);
+    }
+    const std::byte* from = weights + lane * Format::kBytes;
+    for (int64_t k = 0; k < n; ++k, from += kStripRows * Format::kBytes) {
+      __builtin_prefetch(from + kAhead);
+      Vec w[kFloatPass];
+      for (int v = 0; v < kFloatPass; ++v) w[v] = Format::numbers(from + v * kWidth * Format::kBytes, All{});
+      for (int i = 0; i < kCount; ++i) {
+        const Vec value = splat(x[i][k]);
+        for (int v = 0; v < kFloatPass; ++v) acc[i][v] = fma(w[v], value, acc[i][v]);
       }
     }
-    for (int s = 0; s < kSegments; ++s) {
-      for (int i = 0; i < kCount; ++i) {
-        for (int v = 0; v < kFloatPass; ++v) {
-          float* y = sums.y[c + i] + lane + v * kWidth;
-          store(y, (load(y) + acc[s][i][v]));
-        }
+    for (int i = 0; i < kCount; ++i) {
+      for (int v = 0; v < kFloatPass; ++v) {
+        float* y = sums.y[c + i] + lane + v * kWidth;
+        store(y, load(y) + acc[i][v]);
       }
     }
   }
 }
 
-/// All columns; kSegments > 1 only with few columns, where one segment alone has too few chains to fill the processor.
-template <typename Format, int kSegments>
+template <typename Format>
 EVROS_INLINE void float_columns(const StripWork& work, const std::byte* weights, int64_t k0, int64_t n, Sums& sums) {
   constexpr int kCount = kWidth == 16 ? 8 : 4;
   int c = 0;
-  if constexpr (kSegments == 1) {
-    for (; c + kCount <= work.columns; c += kCount) float_segments<Format, kCount, 1>(work, weights, k0, n, c, sums);
+  for (; c + kCount <= work.columns; c += kCount) float_segment<Format, kCount>(work, weights, k0, n, c, sums);
+  for (; c + 2 <= work.columns; c += 2) float_segment<Format, 2>(work, weights, k0, n, c, sums);
+  for (; c < work.columns; ++c) float_segment<Format, 1>(work, weights, k0, n, c, sums);
+}
+
+/// kCount segments of a strip of at most one vector of rows, from k0 on, n elements each, times column c. A segment is a
+/// chain of its own, and one alone would wait for every sum.
+template <typename Format, int kCount>
+EVROS_INLINE void narrow_segments(const StripWork& work, int64_t k0, int64_t n, int c, Sums& sums) {
+  const Part lanes(work.strip.width);
+  const int64_t step = work.strip.width * Format::kBytes;
+  const std::byte* from = work.strip.data + k0 * step;
+  const float* x = work.x[c] + k0;
+  Vec acc[kCount];
+  for (Vec& a : acc) a = splat(0.0f);
+  for (int64_t k = 0; k < n; ++k, from += step) {
+    for (int s = 0; s < kCount; ++s) {
+      acc[s] = fma(Format::numbers(from + s * kSegment * step, lanes), splat(x[s * kSegment + k]), acc[s]);
+    }
   }
-  for (; c + 2 <= work.columns; c += 2) float_segments<Format, 2, (kSegments + 1) / 2>(work, weights, k0, n, c, sums);
-  for (; c < work.columns; ++c) float_segments<Format, 1, kSegments>(work, weights, k0, n, c, sums);
+  for (const Vec& a : acc) store(sums.y[c], load(sums.y[c]) + a);
+}
+
+template <typename Format>
+void narrow_strip(const StripWork& work, Sums& sums) {
+  constexpr int kCount = 8;
+  for (int c = 0; c < work.columns; ++c) {
+    int64_t k0 = 0;
+    for (; k0 + kCount * kSegment <= work.k; k0 += kCount * kSegment) {
+      narrow_segments<Format, kCount>(work, k0, kSegment, c, sums);
+    }
+    for (; k0 < work.k; k0 += kSegment) narrow_segments<Format, 1>(work, k0, smaller(kSegment, work.k - k0), c, sums);
+  }
 }
 
 template <typename Format>
 void float_strip(const StripWork& work, Sums& sums) {
+  if (work.strip.width <= kWidth) return narrow_strip<Format>(work, sums);
   Segments<Format> segments(work);
   for (int64_t k0 = 0; k0 < work.k; k0 += kSegment) {
     const int64_t n = smaller(kSegment, work.k - k0);
-    float_columns<Format, 1>(work, segments.at(k0, n), k0, n, sums);
+    float_columns<Format>(work, segments.at(k0, n), k0, n, sums);
   }
 }
 
@@ -223,7 +247,7 @@ void dequantized_strip(const StripWork& work, Sums& sums) {
   for (int64_t k0 = 0; k0 < work.k; k0 += kSegment) {
     const int64_t n = smaller(kSegment, work.k - k0);
     dequantize_segment<Format>(segments.at(k0, n), n, weights);
-    float_columns<VecF32, 1>(work, reinterpret_cast<const std::byte*>(weights), k0, n, sums);
+    float_columns<VecF32>(work, reinterpret_cast<const std::byte*>(weights), k0, n, sums);
   }
 }
 
