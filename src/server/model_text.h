@@ -16,15 +16,15 @@ namespace evros::server {
 
 /// Immutable; any thread.
 struct ModelText {
-  text::Tokenizer tokenizer;
-  text::ChatFormat chat;
-  engine::SamplingParams defaults;  // the model's own
-  std::vector<std::string> names;   // accepted as "model"; the first is what answers carry
-  std::string fingerprint;          // first 16 digits of the model identity, "-", numerics id
-  int64_t context = 0;              // tokens
-  int32_t vocab = 0;                // rows of the model
+  text::Tokenizer tokenizer = {};
+  text::ChatFormat chat = {};
+  engine::SamplingParams defaults = {};  // the model's own
+  std::vector<std::string> names = {};   // accepted as "model"; the first is what answers carry
+  std::string fingerprint = {};          // first 16 digits of the model identity, "-", numerics id
+  int64_t context = 0;                   // tokens
+  int32_t vocab = 0;                     // rows of the model
   int32_t im_start_id = -1, think_id = -1, think_end_id = -1;  // -1: the tokenizer has none
-  std::vector<int32_t> closing;                                // "\n</think>\n\n"; empty without thinking tokens
+  std::vector<int32_t> closing = {};                           // "\n</think>\n\n"; empty without thinking tokens
 
   const std::string& name() const { return names.front(); }
   bool has_name(std::string_view name) const;
