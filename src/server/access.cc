@@ -72,9 +72,10 @@ Refusal Access::check_source(const HttpRequest& request) const {
   const size_t scheme = origin.find("://");
   const bool own = scheme != std::string_view::npos && lower(origin.substr(scheme + 3)) == lower(host);
   if (origin.empty() || own || is_allowed(origin)) return {};
-  return ApiError{.status = 403,
-                  .message = cat("pages of ", json_quote(origin), " may not use this server; --cors-origin allows them"),
-                  .code = "forbidden_origin"};
+  return ApiError{
+      .status = 403,
+      .message = cat("pages of ", json_quote(origin), " may not use this server; --cors-origin allows them"),
+      .code = "forbidden_origin"};
 }
 
 Refusal Access::check_key(const HttpRequest& request) const {

@@ -13,10 +13,10 @@
 namespace evros::server {
 
 struct AccessOptions {
-  std::string address = "127.0.0.1";      // where the server listens
-  std::string api_key;                    // empty: none is asked for
-  bool insecure = false;                  // an address that others reach may go without a key
-  std::vector<std::string> cors_origins;  // "https://chat.example", or "*"
+  std::string address = "127.0.0.1";           // where the server listens
+  std::string api_key = {};                    // empty: none is asked for
+  bool insecure = false;                       // an address that others reach may go without a key
+  std::vector<std::string> cors_origins = {};  // "https://chat.example", or "*"
 };
 
 /// 127.0.0.0/8, ::1, localhost.

@@ -26,8 +26,8 @@ TEST(Access, TheKeyIsComparedWhole) {
   const Access access({.address = "127.0.0.1", .api_key = "secret"});
   EXPECT_FALSE(access.check_key(request({{"authorization", "Bearer secret"}})));
   EXPECT_FALSE(access.check_key(request({{"authorization", "bearer secret"}})));
-  for (const char* wrong : {"", "Bearer ", "Bearer secre", "Bearer secret ", "Bearer secrets", "Bearer SECRET", "secret",
-                            "Basic secret"}) {
+  for (const char* wrong :
+       {"", "Bearer ", "Bearer secre", "Bearer secret ", "Bearer secrets", "Bearer SECRET", "secret", "Basic secret"}) {
     const Refusal refusal = access.check_key(request({{"authorization", wrong}}));
     ASSERT_TRUE(refusal) << wrong;
     EXPECT_EQ(refusal->status, 401);
@@ -40,7 +40,8 @@ TEST(Access, TheKeyIsComparedWhole) {
 // A page of evil.example whose name was made to lead to 127.0.0.1 sends its own name as Host.
 TEST(Access, ForeignNamesThatLeadHereAreRefused) {
   const Access loopback({.address = "127.0.0.1"});
-  for (const char* good : {"localhost", "localhost:8080", "LOCALHOST:1", "127.0.0.1:8080", "127.1.2.3", "[::1]:8080", "[::1]"})
+  for (const char* good :
+       {"localhost", "localhost:8080", "LOCALHOST:1", "127.0.0.1:8080", "127.1.2.3", "[::1]:8080", "[::1]"})
     EXPECT_FALSE(loopback.check_source(request({{"host", good}}))) << good;
   for (const char* bad : {"", "evil.example", "evil.example:8080", "127.0.0.1.evil.example", "localhost.evil.example",
                           "[::2]:80", "[::1", "10.0.0.1"}) {
@@ -48,12 +49,15 @@ TEST(Access, ForeignNamesThatLeadHereAreRefused) {
     ASSERT_TRUE(refusal) << bad;
     EXPECT_EQ(refusal->status, 403);
   }
-  EXPECT_FALSE(Access({.address = "0.0.0.0"}).check_source(request({{"host", "evros.example"}}))) << "it may have any name";
+  EXPECT_FALSE(Access({.address = "0.0.0.0"}).check_source(request({{"host", "evros.example"}})))
+      << "it may have any name";
 }
 
 TEST(Access, PagesOfOtherOriginsAreRefused) {
   const Access access({.address = "127.0.0.1"});
-  const auto from = [&](const char* origin) { return access.check_source(request({{"host", "localhost:80"}, {"origin", origin}})); };
+  const auto from = [&](const char* origin) {
+    return access.check_source(request({{"host", "localhost:80"}, {"origin", origin}}));
+  };
   EXPECT_FALSE(from("http://localhost:80"));
   EXPECT_FALSE(from("HTTP://LOCALHOST:80"));
   for (const char* bad : {"http://localhost:81", "http://evil.example", "null", "http://localhost:80.evil.example"})
@@ -61,7 +65,8 @@ TEST(Access, PagesOfOtherOriginsAreRefused) {
 }
 
 TEST(Access, AllowedOriginsMayReadTheAnswer) {
-  const Access access({.address = "127.0.0.1", .api_key = "", .insecure = false, .cors_origins = {"https://chat.example"}});
+  const Access access(
+      {.address = "127.0.0.1", .api_key = "", .insecure = false, .cors_origins = {"https://chat.example"}});
   HttpRequest page = request({{"host", "localhost"}, {"origin", "https://chat.example"}});
   EXPECT_FALSE(access.check_source(page));
   const auto has = [](const auto& headers, const std::string& name, const std::string& value) {

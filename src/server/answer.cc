@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/str.h"
-#include "server/random.h"
+#include "server/system.h"
 
 namespace evros::server {
 namespace {
@@ -14,7 +14,8 @@ constexpr int kClientGone = 499;  // never sent: how logs of other servers call 
 bool is_visible(char c) { return c > ' ' && c < '\x7f'; }
 
 std::string request_id(std::string_view given) {
-  const bool usable = !given.empty() && given.size() <= kMostIdBytes && std::all_of(given.begin(), given.end(), is_visible);
+  const bool usable =
+      !given.empty() && given.size() <= kMostIdBytes && std::all_of(given.begin(), given.end(), is_visible);
   return usable ? std::string(given) : random_name("req-");
 }
 
@@ -37,13 +38,15 @@ Answer::Answer(std::shared_ptr<Exchange> exchange, Metrics& metrics, const Log& 
 
 void Answer::log(int status, std::string_view note) {
   metrics_.response(status);
-  if (!log_) return;
-  log_(cat(loggable(request().method), ' ', loggable(request().path), ' ', status, ' ', id_, note.empty() ? "" : " ", note));
+  if (!log_ || (quiet_ && status < 400)) return;
+  log_(cat(loggable(request().method), ' ', loggable(request().path), ' ', status, ' ', id_, note.empty() ? "" : " ",
+           note));
 }
 
 void Answer::respond(int status, std::string body, std::string_view note, std::string content_type) {
-  respond(HttpResponse{.status = status, .content_type = std::move(content_type), .headers = {}, .body = std::move(body)},
-          note);
+  respond(
+      HttpResponse{.status = status, .content_type = std::move(content_type), .headers = {}, .body = std::move(body)},
+      note);
 }
 
 void Answer::respond(HttpResponse response, std::string_view note) {
@@ -53,7 +56,8 @@ void Answer::respond(HttpResponse response, std::string_view note) {
 }
 
 void Answer::refuse(const ApiError& error, std::string_view note) {
-  HttpResponse response{.status = error.status, .content_type = "application/json", .headers = {}, .body = openai_error(error)};
+  HttpResponse response{
+      .status = error.status, .content_type = "application/json", .headers = {}, .body = openai_error(error)};
   if (error.retry_after > 0) response.headers.emplace_back("retry-after", cat(error.retry_after));
   if (error.status == 401) response.headers.emplace_back("www-authenticate", "Bearer");
   respond(std::move(response), note.empty() ? cat("refused: ", error.message) : std::string(note));

@@ -30,6 +30,9 @@ class Answer {
   /// For whatever answer comes.
   void add_headers(const Headers& headers) { common_.insert(common_.end(), headers.begin(), headers.end()); }
 
+  /// No line in the log for an answer that is no error.
+  void set_quiet() { quiet_ = true; }
+
   /// `note` ends the line in the log.
   void respond(int status, std::string body, std::string_view note = "", std::string content_type = "application/json");
   void respond(HttpResponse response, std::string_view note = "");
@@ -54,6 +57,7 @@ class Answer {
   const Log& log_;
   std::string id_;
   Headers common_;
+  bool quiet_ = false;
 };
 
 }  // namespace evros::server

@@ -199,10 +199,12 @@ std::string Call::summary(std::string_view end) const {
   const Totals& t = totals_;
   std::string out = completion_.id;
   if (started_ns_ != 0) {
-    out += cat(" prompt ", t.prompt_tokens, " (", t.reused_tokens, " cached, ", t.prompt_tokens - t.reused_tokens, " new",
-               t.diverged_at < 0 ? "" : cat(", diverged at ", t.diverged_at), "), drawn ", std::max(t.reply_tokens, drawn_));
+    out += cat(" prompt ", t.prompt_tokens, " (", t.reused_tokens, " cached, ", t.prompt_tokens - t.reused_tokens,
+               " new", t.diverged_at < 0 ? "" : cat(", diverged at ", t.diverged_at), "), drawn ",
+               std::max(t.reply_tokens, drawn_));
   }
-  if (t.first_token_ns != 0) out += cat(", first token after ", decimal(static_cast<double>(t.first_token_ns) * 1e-6), " ms");
+  if (t.first_token_ns != 0)
+    out += cat(", first token after ", decimal(static_cast<double>(t.first_token_ns) * 1e-6), " ms");
   if (t.reply_ns != 0) out += cat(", ", decimal(t.tokens_per_second()), " tokens/s");
   return cat(out, "; ", end);
 }

@@ -67,12 +67,12 @@ class Call : public std::enable_shared_from_this<Call> {
   int32_t replies_ = 1;                 // of each prompt
   size_t parts_left_;
   Totals totals_;
-  int64_t drawn_ = 0;          // tokens in pieces so far
-  std::string finish_;         // of the replies, for the log
-  std::string held_;           // events that wait for the stream's beginning
-  bool submitted_ = false;     // all prompts are accepted: the stream may begin
-  bool began_ = false;         // the stream did
-  bool over_ = false;          // answered, or nobody waits
+  int64_t drawn_ = 0;       // tokens in pieces so far
+  std::string finish_;      // of the replies, for the log
+  std::string held_;        // events that wait for the stream's beginning
+  bool submitted_ = false;  // all prompts are accepted: the stream may begin
+  bool began_ = false;      // the stream did
+  bool over_ = false;       // answered, or nobody waits
   uint64_t arrived_ns_, started_ns_ = 0, sent_ns_;
 };
 

@@ -52,7 +52,8 @@ void write_counters(std::string& out, const engine::SchedulerStats& e) {
   one(out, "evros_requests_total", "counter", e.requests, "Prompts handed to the engine.");
   one(out, "evros_requests_done_total", "counter", e.done, "Prompts whose replies all ended.");
   one(out, "evros_requests_failed_total", "counter", e.failed, "Prompts that ended with an error.");
-  one(out, "evros_requests_cancelled_total", "counter", e.cancelled, "Prompts whose client left, or that were stopped.");
+  one(out, "evros_requests_cancelled_total", "counter", e.cancelled,
+      "Prompts whose client left, or that were stopped.");
   one(out, "evros_requests_refused_total", "counter", e.refused, "Prompts refused before any work.");
   one(out, "evros_prompt_tokens_total", "counter", e.prompt_tokens, "Tokens of prompts, reused ones included.");
   one(out, "evros_reused_tokens_total", "counter", e.reused_tokens, "Tokens of prompts taken from kept sequences.");
@@ -123,13 +124,15 @@ void Metrics::diverged() {
 std::string Metrics::text() const {
   const std::lock_guard lock(mutex_);
   std::string out;
-  head(out, "evros_http_responses_total", "counter", "Answers by status; a stream counts with the status it began with.");
+  head(out, "evros_http_responses_total", "counter",
+       "Answers by status; a stream counts with the status it began with.");
   for (const auto& [status, count] : responses_)
     out += cat("evros_http_responses_total{status=\"", status, "\"} ", count, '\n');
   one(out, "evros_prefix_diverged_total", "counter", diverged_,
       "Prompts that shared more with a kept sequence than could be reused.");
   first_token_.write(out, "evros_time_to_first_token_seconds", "From a request's arrival to its first token.");
-  rate_.write(out, "evros_reply_tokens_per_second", "Tokens a second of whole replies, all choices of a request together.");
+  rate_.write(out, "evros_reply_tokens_per_second",
+              "Tokens a second of whole replies, all choices of a request together.");
   return out;
 }
 
@@ -137,8 +140,9 @@ std::string metrics_text(const ServerFacts& facts, const engine::SchedulerStats&
                          const Metrics& metrics) {
   std::string out;
   head(out, "evros_info", "gauge", "What is served; always 1.");
-  out += cat("evros_info{model=", label(facts.model), ",identity=", label(facts.identity), ",numerics=",
-             label(facts.numerics), ",kernels=", label(facts.kernels), ",device=", label(facts.device), "} 1\n");
+  out += cat("evros_info{model=", label(facts.model), ",identity=", label(facts.identity),
+             ",numerics=", label(facts.numerics), ",kernels=", label(facts.kernels), ",device=", label(facts.device),
+             "} 1\n");
   write_counters(out, engine);
   write_gauges(out, engine, http);
   return out + metrics.text();

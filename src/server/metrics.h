@@ -19,7 +19,8 @@ namespace evros::server {
 /// Counts of values by upper bound; not thread-safe.
 class Histogram {
  public:
-  explicit Histogram(std::span<const double> bounds) : bounds_(bounds.begin(), bounds.end()), counts_(bounds.size() + 1) {}
+  explicit Histogram(std::span<const double> bounds)
+      : bounds_(bounds.begin(), bounds.end()), counts_(bounds.size() + 1) {}
   void add(double value);
   /// HELP, TYPE, cumulated buckets with +Inf, sum and count.
   void write(std::string& out, std::string_view name, std::string_view help) const;
@@ -54,8 +55,9 @@ struct ServerFacts {
   std::string model, identity, numerics, kernels, device;
   int threads = 0;
   int64_t context = 0;
-  int32_t queue = 0;       // requests that may wait
-  uint64_t started_ns = 0;
+  int32_t queue = 0;        // requests that may wait
+  uint64_t started_ns = 0;  // on the clock of Io
+  int64_t created = 0;      // seconds since 1970
 };
 
 std::string metrics_text(const ServerFacts& facts, const engine::SchedulerStats& engine, const HttpStats& http,

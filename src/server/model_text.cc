@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::string_view kClosing = "\n</think>\n\n";
 constexpr size_t kFingerprintDigits = 16;
+constexpr int32_t kMostReplies = 16;
 
 /// Does the prompt end inside thinking? Special tokens of messages were defused, so all that stand here are the template's.
 bool ends_inside_thinking(const ModelText& model, const std::vector<int32_t>& prompt) {
@@ -49,6 +50,7 @@ Result<ModelText> make_model_text(engine::Engine& engine, text::Tokenizer tokeni
                 .fingerprint = cat(identity.substr(0, kFingerprintDigits), "-", engine.info().numerics),
                 .context = engine.info().plan.context,
                 .vocab = engine.model().hyper.vocab,
+                .most_replies = std::min(engine.info().plan.pass.sequences, kMostReplies),
                 .im_start_id = id_of("<|im_start|>"),
                 .think_id = id_of("<think>"),
                 .think_end_id = id_of("</think>"),

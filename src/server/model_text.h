@@ -23,6 +23,7 @@ struct ModelText {
   std::string fingerprint = {};          // first 16 digits of the model identity, "-", numerics id
   int64_t context = 0;                   // tokens
   int32_t vocab = 0;                     // rows of the model
+  int32_t most_replies = 1;              // of one prompt: what the engine computes at once, 16 at most
   int32_t im_start_id = -1, think_id = -1, think_end_id = -1;  // -1: the tokenizer has none
   std::vector<int32_t> closing = {};                           // "\n</think>\n\n"; empty without thinking tokens
 

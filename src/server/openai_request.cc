@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <limits>
 
 #include "base/json_writer.h"
 #include "base/str.h"
 #include "server/json_body.h"
 #include "server/openai_format.h"
-#include "server/random.h"
+#include "server/system.h"
 
 namespace evros::server {
 
@@ -17,7 +16,7 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr int64_t kMostReplies = 16, kMostPrompts = 32;
+constexpr int64_t kMostPrompts = 32;
 constexpr size_t kMostStops = 16, kMostStopBytes = 1024, kMostBiases = 4096;
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 constexpr float kLeastTopP = std::numeric_limits<float>::denorm_min();  // of the engine, which knows no 0
@@ -140,10 +139,6 @@ void read_stop(Fields& fields, std::vector<std::string>& out) {
   if (!good) fields.refuse("stop", wanted);
 }
 
-int64_t unix_seconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 /// What both kinds of request have. `request` becomes the settings of every prompt.
 void read_common(Fields& fields, const ModelText& model, engine::Request& request, OpenAiAnswer& answer,
                  Completion& out) {
@@ -151,7 +146,7 @@ void read_common(Fields& fields, const ModelText& model, engine::Request& reques
   refuse_unsupported(fields);
   read_sampling(fields, model, request.reply.sampling);
   read_stop(fields, request.reply.stop);
-  request.n = static_cast<int32_t>(fields.integer("n", 1, kMostReplies).value_or(1));
+  request.n = static_cast<int32_t>(fields.integer("n", 1, model.most_replies).value_or(1));
   request.reply.ignore_eos = fields.truth("ignore_eos").value_or(false);
   request.reply.max_tokens = fields.integer("max_tokens", 1, kAny).value_or(-1);
   out.timeout_seconds = fields.number("timeout", 0.001, 1e9).value_or(-1);
@@ -274,7 +269,7 @@ void read_text_only(Fields& fields, engine::Request& request, OpenAiAnswer& answ
     fields.refuse("suffix", "insertion is not supported; leave it out", "unsupported");
   if (fields.find("thinking_budget") != nullptr)
     fields.refuse("thinking_budget", "raw text has no thinking that could be told apart; use /v1/chat/completions");
-  const auto best_of = fields.integer("best_of", 1, kMostReplies);
+  const auto best_of = fields.integer("best_of", 1, model.most_replies);
   if (best_of && *best_of != request.n)
     fields.refuse("best_of", cat("replies are not ranked; wanted is n, ", request.n), "unsupported");
   const auto top = fields.integer("logprobs", 0, engine::kMostTopLogprobs);

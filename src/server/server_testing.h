@@ -35,6 +35,7 @@ inline const ModelText& tiny_text() {
     out.fingerprint = "0123456789abcdef-N1/kv=f16,ix=f32";
     out.context = 512;
     out.vocab = out.tokenizer.vocab_size();
+    out.most_replies = 16;
     out.im_start_id = 4088;  // models/evros-tiny/tokenizer_config.json
     out.think_id = 4090;
     out.think_end_id = 4091;

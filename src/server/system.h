@@ -1,6 +1,7 @@
-// Chance from the operating system: seeds that were not given, and names that nobody guesses or repeats.
+// What the system gives besides files: chance (seeds that were not given, names that nobody guesses or repeats) and the date.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -25,6 +26,12 @@ inline std::string random_name(std::string_view prefix) {
     for (int digit = 0; digit < 8; ++digit) out += kHex[bits >> (4 * digit) & 15];
   }
   return out;
+}
+
+/// Seconds since 1970.
+inline int64_t unix_seconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
 }
 
 }  // namespace evros::server
