@@ -28,14 +28,10 @@ export class Failure extends Error {
 
 const WORDS = {
   401: 'The server asks for an API key.',
-  403: 'The server does not allow this.',
-  404: 'The server does not know this model or address.',
-  408: 'The request took too long to arrive.',
   413: 'This conversation is too large for the server.',
   429: 'The server is busy.',
   500: 'The server failed while it worked on this.',
   503: 'The server takes no requests at the moment.',
-  504: 'The answer took too long.',
   507: 'There is not enough memory for this conversation.',
 };
 

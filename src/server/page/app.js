@@ -1,9 +1,9 @@
 // The page's start: who listens to which key and button.
 import {getJson} from './api.js';
-import {answering, cancelEdit, isEditing, newChat, restore, send, setModel, stop} from './chat.js';
+import {answering, cancelEdit, isEditing, keyGiven, newChat, onKeyWanted, restore, send, setModel, stop} from './chat.js';
 import {$, announce, setText} from './dom.js';
 import {showEngine} from './engine.js';
-import {askKey, startSettings} from './settings.js';
+import {startSettings} from './settings.js';
 import {followAgain} from './view.js';
 
 const THEME = 'evros.theme';
@@ -98,12 +98,18 @@ function startComposer() {
 
 /// Esc: what is most urgent.
 function escape(event) {
-  if (event.key !== 'Escape' || event.isComposing || $('key-dialog').open) return;
+  if (event.key !== 'Escape' || event.isComposing) return;
   if (answering()) stop();
   else if (panel) showPanel(null);
   else if (isEditing()) cancelEdit();
   else return;
   event.preventDefault();
+}
+
+function askKey() {
+  showPanel('settings');
+  $('key').focus();
+  announce('The server asks for an API key.');
 }
 
 async function greet() {
@@ -112,8 +118,8 @@ async function greet() {
     setModel(data[0].id);
     setText($('model'), data[0].id);
   } catch (error) {
-    setText($('model'), error.status === 401 ? 'needs an API key' : 'no answer');
-    if (error.status === 401 && await askKey(error.said)) greet();
+    setText($('model'), error.status === 401 ? 'asks for an API key' : 'no answer');
+    if (error.status === 401) askKey();
   }
 }
 
@@ -125,6 +131,13 @@ document.addEventListener('keydown', escape);
 $('new-chat').addEventListener('click', () => {
   if (panel && matchMedia('(max-width: 52rem)').matches) showPanel(null);
   newChat();
+});
+onKeyWanted(askKey);
+$('key-form').addEventListener('submit', (event) => {
+  event.preventDefault();
+  showPanel(null);
+  greet();
+  keyGiven();
 });
 restore();
 followAgain();

@@ -4,7 +4,7 @@
 // what had arrived stays in the conversation and is part of the next request.
 import {Failure, stream} from './api.js';
 import {$, announce, plural} from './dom.js';
-import {askKey, requestSettings, systemPrompt} from './settings.js';
+import {requestSettings, systemPrompt} from './settings.js';
 import {answerView, followAgain, questionView} from './view.js';
 
 const KEPT = 'evros.chat';  // for this tab, so that a reload loses nothing
@@ -16,6 +16,17 @@ const views = new WeakMap();
 let turn = null;      // {message, abort} of the answer that is coming
 let editing = false;  // what is being written replaces the last question
 let model = null;
+let keyWanted = () => {};
+
+/// `wanted` is called when a request was refused for want of a key.
+export function onKeyWanted(wanted) {
+  keyWanted = wanted;
+}
+
+/// There is a key now: what was refused for want of one is asked again.
+export function keyGiven() {
+  if (messages.at(-1)?.error?.status === 401) answerAgain();
+}
 
 /// The name that requests carry.
 export function setModel(name) {
@@ -163,7 +174,7 @@ async function answer() {
     if (turn !== mine) return;  // stopped: nobody waits for this any more
     message.error = error instanceof Failure ? error : new Failure('The server sent something that this page does not understand.', String(error));
     end(mine, '');
-    if (error.status === 401 && await askKey(error.said) && turn === null && messages.at(-1) === message) answerAgain();
+    if (error.status === 401) keyWanted();
   }
 }
 

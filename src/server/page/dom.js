@@ -75,8 +75,8 @@ export function plural(number, word) {
 }
 
 export function seconds(value) {
-  if (value < 0.9995) return `${Math.round(value * 1000)} ms`;
-  if (value < 60) return `${value.toFixed(value < 10 ? 2 : 1)} s`;
+  if (value > 0 && value < 0.9995) return `${Math.round(value * 1000)} ms`;
+  if (value < 60) return `${value.toFixed(Number.isInteger(value) ? 0 : value < 10 ? 2 : 1)} s`;
   const minutes = Math.floor(value / 60);
   if (minutes < 60) return `${minutes} min ${Math.floor(value % 60)} s`;
   const hours = Math.floor(minutes / 60);

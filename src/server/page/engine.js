@@ -70,7 +70,7 @@ function show(status) {
   list('about', {
     'Model': status.model, 'Identity': status.identity, 'Numerics': status.numerics, 'Kernels': status.kernels,
     'Device': status.device, 'Threads': status.threads, 'Context': `${count(status.context)} tokens`,
-    'Up for': seconds(Math.floor(status.uptime_s)).replace(/\.0+ s/, ' s'),
+    'Up for': seconds(Math.floor(status.uptime_s)),
   });
 }
 
@@ -118,8 +118,8 @@ function showSequences(sequences) {
     const kept = sequence.state === 'kept';
     setText(pill, sequence.state);
     pill.className = 'pill ' + sequence.state;
-    setText(who, kept ? `idle ${seconds(Math.floor(sequence.idle_s))}`.replace('.00', '').replace(/\.0 s/, ' s')
-                      : `request ${sequence.request}` + (sequence.choice ? `, choice ${sequence.choice}` : ''));
+    setText(who, kept ? `idle ${seconds(Math.floor(sequence.idle_s))}` :
+                        `request ${sequence.request}` + (sequence.choice ? `, choice ${sequence.choice}` : ''));
     setText(value, kept ? plural(sequence.tokens, 'token') : `${count(sequence.tokens)} of ${count(sequence.target)}`);
     bar.hidden = kept;
     bar.firstChild.style.width = `${sequence.target > 0 ? Math.min(100, 100 * sequence.tokens / sequence.target) : 0}%`;

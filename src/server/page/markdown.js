@@ -66,8 +66,8 @@ function blocks(text) {
       continue;
     }
     const [end, make, bodyEnd] = blockEnd(lines, at);
-    const own = lines.slice(at, end);
-    found.push({raw: own.join('\n'), kind: make, make: (depth) => make(own, depth, bodyEnd - at)});
+    const [own, body] = [lines.slice(at, end), bodyEnd - at];
+    found.push({raw: own.join('\n'), kind: make, make: (depth) => make(own, depth, body)});
     at = end;
   }
   return found;

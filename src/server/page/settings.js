@@ -22,6 +22,7 @@ function restore() {
   } catch { /* not ours, or no storage */ }
   for (const field of fields()) {
     if (typeof kept[field.name] === 'string') field.value = kept[field.name];
+    if (field.type === 'number') field.placeholder ||= 'default';
   }
 }
 
@@ -56,23 +57,4 @@ export function startSettings() {
   }));
   $('key').value = key.get();
   $('key').addEventListener('input', () => key.set($('key').value.trim()));
-  $('key-form').addEventListener('submit', (event) => event.preventDefault());
-}
-
-/// Asks for the API key; true when one was given.
-export function askKey(said) {
-  const dialog = $('key-dialog');
-  $('key-said').textContent = said;
-  $('key-entry').value = '';
-  dialog.returnValue = '';
-  dialog.showModal();
-  $('key-cancel').onclick = () => dialog.close();
-  return new Promise((resolve) => dialog.addEventListener('close', () => {
-    const given = dialog.returnValue === 'ok';
-    if (given) {
-      key.set($('key-entry').value.trim());
-      $('key').value = key.get();
-    }
-    resolve(given);
-  }, {once: true}));
 }

@@ -31,7 +31,7 @@ export function followAgain() {
 export function questionView(message, edit) {
   return {node: el('li', {class: 'question'},
     el('article', {'aria-label': 'You'}, el('div', {class: 'text'}, message.content)),
-    el('div', {class: 'actions'}, button('Edit', 'edit', edit), copyButton(() => message.content)))};
+    el('div', {class: 'actions'}, button('Edit', 'edit', edit)))};
 }
 
 /// {node, update()}: an answer that may still grow. `again` is called by its buttons.
@@ -64,6 +64,7 @@ export function answerView(message, again) {
     if (message.error && problem.hidden) showProblem(problem, message.error, again);
     actions.hidden = going;
     actions.firstChild.hidden = Boolean(message.error);
+    actions.lastChild.hidden = !message.content;
     follow();
   };
   thinking.addEventListener('toggle', update);
@@ -101,7 +102,7 @@ function figures(message) {
     const reused = own.reused_tokens ?? usage.prompt_tokens_details?.cached_tokens ?? 0;
     const fresh = own.new_tokens ?? usage.prompt_tokens - reused;
     found.push(`prompt ${count(usage.prompt_tokens)}: ${count(reused)} reused, ${count(fresh)} new`);
-    if (own.diverged_at >= 0 && own.diverged_at !== null) found.push(`differs from an earlier one after ${plural(own.diverged_at, 'token')}`);
+    if (own.diverged_at >= 0 && own.diverged_at !== null) found.push(`parts from an earlier one after ${plural(own.diverged_at, 'token')}`);
   }
   return found;
 }
