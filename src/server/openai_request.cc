@@ -262,7 +262,7 @@ Refusal read_prompts(Fields& fields, const ModelText& model, std::vector<std::ve
   return {};
 }
 
-void read_text_only(Fields& fields, engine::Request& request, OpenAiAnswer& answer) {
+void read_text_only(Fields& fields, const ModelText& model, engine::Request& request, OpenAiAnswer& answer) {
   if (fields.truth("echo").value_or(false))
     fields.refuse("echo", "the prompt is not repeated; wanted is false", "unsupported");
   if (const auto suffix = fields.text("suffix"); suffix && !suffix->empty())
@@ -313,7 +313,7 @@ Refusal read_completions(std::string_view body, const ModelText& model, Completi
   engine::Request request;
   OpenAiAnswer answer{.kind = OpenAiAnswer::Kind::text, .id = random_name("cmpl-")};
   read_common(fields, model, request, answer, out);
-  read_text_only(fields, request, answer);
+  read_text_only(fields, model, request, answer);
   if (!fields.ok()) return fields.refusal();
   std::vector<std::vector<int32_t>> prompts;
   if (Refusal wrong = read_prompts(fields, model, prompts)) return wrong;
