@@ -308,7 +308,7 @@ void HttpConnection::on_deadline() {
     case Phase::body:
       return refuse({408, "body_timeout", "the body of the request did not come in time"});
     case Phase::answer:
-      return cut();
+      return has_progress() ? set_deadline(hub_.options.stall_seconds) : cut();
     case Phase::linger:
     case Phase::closed:
       return close(false);
