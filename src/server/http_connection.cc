@@ -358,16 +358,15 @@ void HttpConnection::cut() {
 void HttpConnection::close(bool gone) {
   if (std::exchange(phase_, Phase::closed) == Phase::closed) return;
   const auto self = shared_from_this();
+  // The counters first: whoever sees the connection end finds them right.
+  if (hub_.served.erase(self) > 0) --hub_.connections;
+  hub_.refused.erase(self);
+  if (talk_) --hub_.exchanges;
   ErrorCode error;
   socket_.close(error);
   timer_.cancel();
   probe_timer_.cancel();
-  if (talk_) {
-    --hub_.exchanges;
-    std::exchange(talk_, nullptr)->finish(gone);
-  }
-  if (hub_.served.erase(self) > 0) --hub_.connections;
-  hub_.refused.erase(self);
+  if (talk_) std::exchange(talk_, nullptr)->finish(gone);
   hub_.emptied();
 }
 

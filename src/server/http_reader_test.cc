@@ -3,14 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "base/rng.h"
+#include "server/http_reader_testing.h"
 
 namespace evros::server {
 namespace {
 
 using State = HttpReader::State;
+using test::read_all;
 
 constexpr std::string_view kRequests[] = {
     "GET /a?b HTTP/1.1\r\nHost: h\r\n\r\n",
@@ -20,35 +20,6 @@ constexpr std::string_view kRequests[] = {
     "Chunked\r\n\r\n3\r\nabc\r\n00A;x=\"y\"\r\n0123456789\r\n000\r\nX-T: r\r\n\r\n",
     "POST /f HTTP/1.0\r\nContent-Length: 0\r\n\r\n",
 };
-
-std::string summary(const HttpRequest& request) {
-  std::string out = request.method + " " + request.path + " " + request.query;
-  for (const auto& [name, value] : request.headers) out += "\n" + name + "=" + value;
-  return out + "\n\n" + request.body;
-}
-
-/// Feeds `stream` in portions of the sizes that `portion` gives; the requests in it, or why one failed.
-std::vector<std::string> read_all(std::string_view stream, const std::function<size_t()>& portion) {
-  std::vector<std::string> seen;
-  std::string input;
-  HttpReader reader(1000, 1000);
-  while (!stream.empty()) {
-    const size_t size = std::min(portion(), stream.size());
-    input += stream.substr(0, size);
-    stream.remove_prefix(size);
-    for (;;) {
-      input.erase(0, reader.feed(input));
-      if (reader.state() == State::failed) {
-        seen.push_back(std::to_string(reader.failure().status));
-        return seen;
-      }
-      if (reader.state() != State::done) break;
-      seen.push_back(summary(reader.take()));
-      reader = HttpReader(1000, 1000);
-    }
-  }
-  return seen;
-}
 
 TEST(HttpReader, PortionsOfTheStreamDoNotChangeTheRequests) {
   std::string stream;
