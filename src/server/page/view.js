@@ -37,7 +37,7 @@ export function questionView(message, edit) {
 /// {node, update()}: an answer that may still grow. `again` is called by its buttons.
 export function answerView(message, again) {
   const thought = el('div', {class: 'thought', tabindex: '0'});
-  const summary = el('summary', {}, el('span', {}), ' ', el('span', {class: 'value'}));
+  const summary = el('summary', {}, el('span', {}), ' · ', el('span', {}));
   const thinking = el('details', {class: 'thinking', hidden: true}, summary, thought);
   const text = el('div', {class: 'markdown'});
   const waiting = el('p', {class: 'waiting', hidden: true}, 'Reading the prompt');
