@@ -140,5 +140,27 @@ class Browser:
           }
           return found.join(', ');""")
 
+    def faint(self):
+        """Text with less contrast to its ground than WCAG 2.1 wants (4.5 : 1, success criterion 1.4.3), in words."""
+        return self.js("""
+          const parts = (colour) => colour.match(/[0-9.]+/g).map(Number);
+          const luminance = (colour) => parts(colour).slice(0, 3).map((v) => v / 255)
+            .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+            .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+          const ground = (node) => {
+            const colour = getComputedStyle(node).backgroundColor;
+            return (parts(colour)[3] ?? 1) === 1 || !node.parentElement ? colour : ground(node.parentElement);
+          };
+          const found = [];
+          for (const node of document.querySelectorAll('body *')) {
+            const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim()) || node.matches('input, textarea');
+            if (!own || !node.checkVisibility() || node.disabled) continue;
+            const ink = getComputedStyle(node, node.matches(':placeholder-shown') ? '::placeholder' : null).color;
+            const [dark, light] = [luminance(ink), luminance(ground(node))].sort((a, b) => a - b);
+            const contrast = (light + 0.05) / (dark + 0.05);
+            if (contrast < 4.5) found.push(`${node.tagName}.${node.className} ${node.textContent.slice(0, 20)}: ${contrast.toFixed(2)}`);
+          }
+          return found.join(', ');""")
+
     def picture(self, path):
         self.driver.save_screenshot(path)

@@ -7,6 +7,7 @@ import http.server
 import json
 import os
 import socket
+import sys
 import threading
 import time
 
@@ -46,7 +47,8 @@ Some **bold**, *italic* and `code <i>` text, 2 * 3 * 4, snake_case_name and [a l
 
 STATUS = {
     "model": "evros-tiny", "identity": "e7a1b2c3d4e5f60718293a4b5c6d7e8f", "numerics": "N1/kv=f16,ix=f32", "kernels": "avx512",
-    "device": "cpu", "threads": 2, "context": 8192, "uptime_s": 3723.4, "slots": {"total": 8, "used": 5, "kept": 3},
+    "device": "cpu", "threads": 2, "context": 8192, "uptime_s": 3723.4, "healthy": True, "draining": False,
+    "slots": {"total": 8, "used": 5, "kept": 3},
     "banks": {"total": 12, "used": 7}, "pages": {"total": 2048, "used": 312, "tokens_per_page": 64},
     "queue": {"waiting": 1, "running": 2, "limit": 64},
     "sequences": [
@@ -181,6 +183,10 @@ class Double(http.server.ThreadingHTTPServer):
     def process_request(self, request, client_address):
         self.open.append(request)
         super().process_request(request, client_address)
+
+    def handle_error(self, request, client_address):
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
     def close(self):
         self.shutdown()

@@ -305,6 +305,7 @@ class WithDouble(unittest.TestCase):
             page.scheme(scheme)
             wait(lambda: page.js("return document.documentElement.dataset.theme") == scheme, "the page takes the scheme")
             self.assertEqual(page.overflow(), "", f"{device} {scheme} {name}")
+            self.assertEqual(page.faint(), "", f"{device} {scheme} {name}")
             grounds.add(page.js("return getComputedStyle(document.body).backgroundColor"))
             page.picture(os.path.join(PICTURES, f"{device}-{scheme}-{name}.png"))
         self.assertEqual(len(grounds), 2)

@@ -5,7 +5,7 @@
 import {Failure, stream} from './api.js';
 import {$, announce, plural} from './dom.js';
 import {requestSettings, systemPrompt} from './settings.js';
-import {answerView, followAgain, questionView} from './view.js';
+import {answerView, follow, followAgain, questionView} from './view.js';
 
 const KEPT = 'evros.chat';  // for this tab, so that a reload loses nothing
 const prompt = $('prompt');
@@ -76,6 +76,7 @@ function mark() {
     const last = messages.findLast((message) => message.role === role);
     if (last) views.get(last).node.classList.add('last');
   }
+  follow();
 }
 
 /// Sends what is in the box.
