@@ -100,6 +100,13 @@ def needs_key(exchange):
         exchange.answer(401, {"error": {"message": "This server wants a key.", "type": "authentication_error"}}, {})
 
 
+def silent(exchange):
+    """A long prompt: nothing comes until the client leaves."""
+    exchange.begin_stream()
+    if not exchange.connection.recv(1):
+        raise ConnectionResetError
+
+
 SCRIPTS = {
     "markup": words(MARKUP),
     "busy": refuse(429, "64 requests wait already; the limit is 64.", **{"Retry-After": "7"}),
@@ -109,6 +116,7 @@ SCRIPTS = {
     "lost": words("This sentence has no", pause=0.03, cut=True),
     "poisoned": words("It began", error="a value was not finite"),
     "key": needs_key,
+    "silent": silent,
     "think": words("The answer is **four**.", thought="Two and two. " * 10, pause=0.02),
     "long": words("\n\n".join(f"Paragraph {i} of a long answer that goes on." for i in range(60)), pause=0.005),
     "endless": words("word " * 5000, pause=0.005),

@@ -123,6 +123,16 @@ class WithDouble(unittest.TestCase):
         answers = [m["content"] for m in self.server.requests[-1]["messages"] if m["role"] == "assistant"]
         self.assertEqual(answers, ["It began", "This sentence has no"])
 
+    def test_stopping_before_the_first_token_lets_the_server_go_and_the_next_turn_works(self):
+        page.begin("silent")
+        wait(lambda: page.text(".waiting") and self.server.requests, "it waits")
+        left = self.server.left
+        page.click("#stop")
+        wait(lambda: self.server.left > left, "the server is told at once", 1)
+        self.assertEqual(page.text("#log .stats"), "Stopped")
+        self.assertEqual(page.say("hello"), "An answer in a few words.")
+        self.assertEqual([m["content"] for m in self.server.requests[-1]["messages"]], ["silent", "hello"])
+
     def test_try_again_asks_the_same_once_more(self):
         self.refusals = True
         page.say("busy")
@@ -227,7 +237,9 @@ class WithDouble(unittest.TestCase):
         self.assertEqual(top(), settled)
         page.click("#latest")
         wait(lambda: gap() < 2, "the end is in view")
+        left = self.server.left
         page.press(Keys.ESCAPE)
+        wait(lambda: self.server.left > left, "the connection ends with the answer")
         self.assertFalse(page.shown("#latest"))
 
     def test_everything_is_reached_with_the_keyboard_and_shows_that_it_is(self):

@@ -72,9 +72,10 @@ function mark() {
   $('stop').hidden = turn === null;
   $('editing').hidden = !editing;
   document.querySelectorAll('#log .last').forEach((node) => node.classList.remove('last'));
-  for (const role of turn ? [] : ['user', 'assistant']) {
-    const last = messages.findLast((message) => message.role === role);
-    if (last) views.get(last).node.classList.add('last');
+  for (const role of ['user', 'assistant']) {
+    const last = views.get(messages.findLast((message) => message.role === role))?.node;
+    last?.classList.add('last');
+    if (last) last.querySelector('.actions button').disabled = turn !== null;
   }
   follow();
 }
