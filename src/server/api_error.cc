@@ -35,6 +35,7 @@ ApiError from_engine(const Error& error, bool draining) {
     case Code::busy:
       out.status = draining ? 503 : 429;
       out.retry_after = draining ? kRetryDraining : kRetryBusy;
+      if (draining) out.code = "shutting_down";
       break;
     case Code::out_of_memory:
       out.status = 507;
@@ -45,6 +46,7 @@ ApiError from_engine(const Error& error, bool draining) {
       break;
     case Code::cancelled:
       out.status = 503;
+      out.code = "shutting_down";
       out.retry_after = kRetryDraining;
       break;
     default:

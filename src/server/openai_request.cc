@@ -70,7 +70,7 @@ void refuse_unsupported(Fields& fields) {
 }
 
 void read_seed(Fields& fields, engine::SamplingParams& sampling) {
-  sampling.seed = random_u64();
+  sampling.seed = random_u64() >> 11;  // 53 bits: JavaScript reads it back whole
   const json::value* value = fields.find("seed");
   if (value == nullptr) return;
   if (value->is_uint64()) {
