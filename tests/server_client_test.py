@@ -278,8 +278,8 @@ class Endings(unittest.TestCase):
             self.assertNotEqual(finished[0], "length")
 
     def test_sigterm_during_a_prefill_does_not_hang(self):
-        with Server("--grace", "0.2", "--ctx", "16384") as server:
-            body = {"prompt": "fox " * 15000, "max_tokens": 4}
+        with Server("--grace", "0.2", "--ctx", "4096") as server:
+            body = {"prompt": "fox " * 3500, "max_tokens": 4}
             with concurrent.futures.ThreadPoolExecutor() as pool:
                 answer = pool.submit(server.request, "POST", "/v1/completions", body)
                 self.assertTrue(server.eventually(lambda: server.running() == 1, 10))
