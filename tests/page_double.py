@@ -6,13 +6,16 @@ user message of a request names the script (SCRIPTS).
 import http.server
 import json
 import os
+import socket
+import sys
 import threading
 import time
 
 FILES = {"/": "index.html", "/favicon.svg": "favicon.svg", "/style.css": "style.css"}
 TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
          ".svg": "image/svg+xml"}
-POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+POLICY = ("default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+          "require-trusted-types-for 'script'; trusted-types 'none'")  # src/server/page.h
 KEY = "open sesame"
 
 MARKUP = """<script>document.title = "taken"</script><img src=x onerror="document.title = 'taken'">
@@ -39,11 +42,13 @@ Some **bold**, *italic* and `code <i>` text, 2 * 3 * 4, snake_case_name and [a l
 
 ```html
 <script>document.title = "taken"</script>
+```
 """
 
 STATUS = {
     "model": "evros-tiny", "identity": "e7a1b2c3d4e5f60718293a4b5c6d7e8f", "numerics": "N1/kv=f16,ix=f32", "kernels": "avx512",
-    "device": "cpu", "threads": 2, "context": 8192, "uptime_s": 3723.4, "slots": {"total": 8, "used": 5, "kept": 3},
+    "device": "cpu", "threads": 2, "context": 8192, "uptime_s": 3723.4, "healthy": True, "draining": False,
+    "slots": {"total": 8, "used": 5, "kept": 3},
     "banks": {"total": 12, "used": 7}, "pages": {"total": 2048, "used": 312, "tokens_per_page": 64},
     "queue": {"waiting": 1, "running": 2, "limit": 64},
     "sequences": [
@@ -73,8 +78,10 @@ def words(text, thought="", pause=0.0, cut=False, error=None, finish="stop"):
                 time.sleep(pause)
         if error:
             exchange.chunk({"error": {"message": error}})
-        if cut or error:
+            exchange.send(b"")
+        if cut:
             exchange.close_connection = True
+        if cut or error:
             return
         exchange.chunk({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
         exchange.chunk({"choices": [], "usage": {
@@ -93,18 +100,26 @@ def needs_key(exchange):
         exchange.answer(401, {"error": {"message": "This server wants a key.", "type": "authentication_error"}}, {})
 
 
+def silent(exchange):
+    """A long prompt: nothing comes until the client leaves."""
+    exchange.begin_stream()
+    if not exchange.connection.recv(1):
+        raise ConnectionResetError
+
+
 SCRIPTS = {
     "markup": words(MARKUP),
     "busy": refuse(429, "64 requests wait already; the limit is 64.", **{"Retry-After": "7"}),
     "memory": refuse(507, "This needs 900 pages of 512."),
     "stopping": refuse(503, "The server is shutting down."),
     "senseless": refuse(400, "top_p is 7; it is between 0 and 1."),
-    "lost": words("This sentence has no", cut=True),
+    "lost": words("This sentence has no", pause=0.03, cut=True),
     "poisoned": words("It began", error="a value was not finite"),
     "key": needs_key,
+    "silent": silent,
     "think": words("The answer is **four**.", thought="Two and two. " * 10, pause=0.02),
     "long": words("\n\n".join(f"Paragraph {i} of a long answer that goes on." for i in range(60)), pause=0.005),
-    "endless": words("word " * 2000, pause=0.02),
+    "endless": words("word " * 5000, pause=0.005),
 }
 
 
@@ -169,10 +184,23 @@ class Double(http.server.ThreadingHTTPServer):
 
     def __init__(self, assets):
         super().__init__(("127.0.0.1", 0), Exchange)
-        self.assets, self.requests, self.left, self.polls = assets, [], 0, 0
+        self.assets, self.requests, self.left, self.polls, self.open = assets, [], 0, 0, []
         self.url = f"http://127.0.0.1:{self.server_port}/"
         threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def process_request(self, request, client_address):
+        self.open.append(request)
+        super().process_request(request, client_address)
+
+    def handle_error(self, request, client_address):
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
     def close(self):
         self.shutdown()
         self.server_close()
+        for connection in self.open:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # closed already

@@ -111,6 +111,9 @@ void Scheduler::run() {
   const device::FloatEnvironment environment;
   while (impl_->step()) {
   }
+  while (impl_->drop_oldest_kept()) {
+  }
+  impl_->show_state();
 }
 
 }  // namespace evros::engine

@@ -40,6 +40,7 @@ void Scheduler::Impl::take_news() {
     const std::lock_guard lock(mutex);
     for (auto& job : inbox) waiting.push_back(std::move(job));
     inbox.clear();
+    queued = static_cast<int32_t>(waiting.size());
     gone.swap(cancelled);
     woken = false;
     refuse_waiting = stopping;

@@ -126,7 +126,9 @@ class SchedulerTest : public ::testing::Test {
     const SchedulerStats stats = scheduler_->stats();
     EXPECT_EQ(stats.running, 0);
     EXPECT_EQ(stats.waiting, 0);
-    EXPECT_EQ(stats.slots_used, stats.slots_kept);
+    EXPECT_EQ(stats.slots_used, 0);
+    EXPECT_EQ(stats.pages_used, 0);
+    EXPECT_EQ(stats.banks_used, 0);
     EXPECT_EQ(stats.table_leases, 0);
     engine_->store().check_consistency();
   }

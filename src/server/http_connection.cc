@@ -28,6 +28,35 @@ bool is_temporary(const ErrorCode& error) {
   return error == asio::error::would_block || error == asio::error::try_again || error == asio::error::interrupted;
 }
 
+/// What the system holds of the bytes given to it, for asio's io_control().
+class UntakenBytes {
+ public:
+  int name() const { return TIOCOUTQ; }
+  void* data() { return &bytes_; }
+  uint64_t get() const { return static_cast<uint64_t>(bytes_); }
+
+ private:
+  int bytes_ = 0;
+};
+
+void set_option(int socket, int level, int name, int value) {
+  // Without it the server is slower to notice, no more.
+  static_cast<void>(::setsockopt(socket, level, name, &value, sizeof value));
+}
+
+/// Pieces leave at once, little waits in the system where no deadline sees it, and a client whose machine has vanished
+/// (its network is gone, so no end ever comes) becomes an error after about as long as one that stalls.
+void set_up(int socket, double stall_seconds) {
+  const int stall = static_cast<int>(std::clamp(stall_seconds, 1.0, 3600.0));
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kUnsentBytes);
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, stall * 1000);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, stall);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1 + stall / 3);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+}
+
 /// Both sides of the connection are open. Seen without reading: unread bytes hide the end that follows them.
 bool is_established(int socket) {
   tcp_info info{};
@@ -41,8 +70,7 @@ HttpConnection::HttpConnection(HttpHub& hub, HttpSocket socket)
     : hub_(hub), socket_(std::move(socket)), timer_(socket_.get_executor()), probe_timer_(socket_.get_executor()) {
   ErrorCode error;
   socket_.non_blocking(true, error);
-  socket_.set_option(asio::ip::tcp::no_delay(true), error);
-  ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof kUnsentBytes);
+  set_up(socket_.native_handle(), hub_.options.stall_seconds);
   const auto end = socket_.remote_endpoint(error);
   if (!error) peer_ = end.address().to_string();
 }
@@ -180,7 +208,7 @@ void HttpConnection::update() {
     news.head = http_error({500, "no_answer", "the server failed to answer this request"});
     news.ended = true;
   } else if (news.let_go) {
-    return cut();
+    return break_off();
   }
   if (news.head) begin_answer(std::move(*news.head), news.streamed);
   if (!news.pieces.empty()) push_pieces(std::move(news.pieces));
@@ -230,6 +258,7 @@ void HttpConnection::on_written(ErrorCode error, size_t bytes) {
   if (phase_ == Phase::closed) return;
   if (error) return close(true);
   within_memory([&] {
+    written_ += bytes;
     const size_t payload = out_.consume(bytes);
     if (talk_) talk_->wrote(payload);
     if (!out_.empty()) return write();
@@ -279,11 +308,21 @@ void HttpConnection::on_deadline() {
     case Phase::body:
       return refuse({408, "body_timeout", "the body of the request did not come in time"});
     case Phase::answer:
-      return cut();
+      return has_progress() ? set_deadline(hub_.options.stall_seconds) : cut();
     case Phase::linger:
     case Phase::closed:
       return close(false);
   }
+}
+
+/// Did the client's system take a byte since the last deadline? The socket takes more only in larger steps.
+bool HttpConnection::has_progress() {
+  ErrorCode error;
+  UntakenBytes untaken;
+  socket_.io_control(untaken, error);
+  if (error) return false;
+  const uint64_t before = std::exchange(taken_, written_ - untaken.get());
+  return before < taken_;
 }
 
 void HttpConnection::linger() {
@@ -303,6 +342,13 @@ void HttpConnection::drain() {
   if (phase_ == Phase::head || phase_ == Phase::body || refused_) close(false);
 }
 
+/// The handler let a stream go. Without chunks only a reset tells the client that this was not the end.
+void HttpConnection::break_off() {
+  ErrorCode error;
+  if (!chunked_) socket_.set_option(asio::socket_base::linger(true, 0), error);
+  close(false);
+}
+
 void HttpConnection::cut() {
   ErrorCode error;
   if (phase_ == Phase::answer) socket_.set_option(asio::socket_base::linger(true, 0), error);
@@ -312,16 +358,15 @@ void HttpConnection::cut() {
 void HttpConnection::close(bool gone) {
   if (std::exchange(phase_, Phase::closed) == Phase::closed) return;
   const auto self = shared_from_this();
+  // The counters first: whoever sees the connection end finds them right.
+  if (hub_.served.erase(self) > 0) --hub_.connections;
+  hub_.refused.erase(self);
+  if (talk_) --hub_.exchanges;
   ErrorCode error;
   socket_.close(error);
   timer_.cancel();
   probe_timer_.cancel();
-  if (talk_) {
-    --hub_.exchanges;
-    std::exchange(talk_, nullptr)->finish(gone);
-  }
-  if (hub_.served.erase(self) > 0) --hub_.connections;
-  hub_.refused.erase(self);
+  if (talk_) std::exchange(talk_, nullptr)->finish(gone);
   hub_.emptied();
 }
 

@@ -91,7 +91,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void clear_deadline() { deadline_ = kNever; }
   void arm();
   void on_deadline();
+  bool has_progress();
   void linger();
+  void break_off();
   void close(bool gone);
 
   static constexpr auto kNever = std::chrono::steady_clock::time_point::max();
@@ -114,6 +116,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   // The answer under way.
   HttpOutQueue out_;
+  uint64_t written_ = 0;            // bytes given to the system since the connection's begin,
+  uint64_t taken_ = 0;              // and how many of them the client had at the last deadline
   std::shared_ptr<HttpTalk> talk_;  // none for a refusal
   bool http11_ = true, keep_alive_ = true, to_head_ = false;
   bool begun_ = false, chunked_ = false, streamed_ = false, ended_ = false;  // its head is queued..., its end is queued

@@ -39,6 +39,7 @@ class Server final : public HttpServer {
   HttpStats stats() const override;
 
  private:
+  void run_until_stopped();
   void accept();
   void on_accept(ErrorCode error);
   void start(HttpSocket socket);
@@ -100,12 +101,19 @@ Status Server::open(const asio::ip::address& address) {
 }
 
 void Server::run() {
-  for (;;) {
+  run_until_stopped();
+  // What was posted before now still runs; nothing is posted any more.
+  hub_.loop->close();
+  io_.restart();
+  io_.poll();
+}
+
+void Server::run_until_stopped() {
+  while (!io_.stopped()) {
     try {
       io_.run();
-      return;
     } catch (const std::bad_alloc&) {
-      // It cost the one connection that wanted the memory; its deadline ends it.
+      // It cost the one connection or piece of work that wanted the memory.
     }
   }
 }
@@ -115,7 +123,10 @@ void Server::accept() {
 }
 
 void Server::on_accept(ErrorCode error) {
-  if (hub_.draining) return;
+  if (hub_.draining) {
+    incoming_.close(error);
+    return;
+  }
   if (!error) {
     HttpSocket socket = std::exchange(incoming_, HttpSocket(io_));
     accept();

@@ -264,7 +264,7 @@ TEST(Http, LargeAnswersArriveWholeAlsoAtASlowReader) {
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   const Answer answer = client.read_answer();
   EXPECT_TRUE(answer.whole);
-  EXPECT_EQ(answer.body, big);
+  EXPECT_TRUE(answer.body == big);
 }
 
 TEST(Http, WithoutDescriptorsTheServerWaitsAndServesAgainLater) {

@@ -137,6 +137,14 @@ class Client {
     return ::poll(&wait, 1, static_cast<int>(seconds * 1000)) == 1;
   }
 
+  /// How the connection ended: true when by a reset. Reads to the end.
+  bool was_reset() {
+    char bytes[65536];
+    ssize_t got = 1;
+    while (got > 0 && readable(10)) got = ::recv(socket_, bytes, sizeof bytes, 0);
+    return got < 0;
+  }
+
   void close_half() { ::shutdown(socket_, SHUT_WR); }
   void close() {
     if (socket_ >= 0) ::close(std::exchange(socket_, -1));

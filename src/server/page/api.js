@@ -75,13 +75,13 @@ export async function getJson(path, signal) {
 
 /// The data of server-sent events, one string each.
 async function* events(body) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  const reader = body.getReader(), decoder = new TextDecoder();  // a pipe would drop what came before a loss
   let held = '', data = [];
   try {
     for (;;) {
       const {value, done} = await reader.read();
       if (done) return;
-      held += value;
+      held += decoder.decode(value, {stream: true});
       const lines = held.split(/\r\n|\n|\r(?!$)/);
       held = lines.pop();
       for (const line of lines) {

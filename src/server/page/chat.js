@@ -5,7 +5,7 @@
 import {Failure, stream} from './api.js';
 import {$, announce, plural} from './dom.js';
 import {requestSettings, systemPrompt} from './settings.js';
-import {answerView, followAgain, questionView} from './view.js';
+import {answerView, follow, followAgain, questionView} from './view.js';
 
 const KEPT = 'evros.chat';  // for this tab, so that a reload loses nothing
 const prompt = $('prompt');
@@ -72,10 +72,12 @@ function mark() {
   $('stop').hidden = turn === null;
   $('editing').hidden = !editing;
   document.querySelectorAll('#log .last').forEach((node) => node.classList.remove('last'));
-  for (const role of turn ? [] : ['user', 'assistant']) {
-    const last = messages.findLast((message) => message.role === role);
-    if (last) views.get(last).node.classList.add('last');
+  for (const role of ['user', 'assistant']) {
+    const last = views.get(messages.findLast((message) => message.role === role))?.node;
+    last?.classList.add('last');
+    if (last) last.querySelector('.actions button').disabled = turn !== null;
   }
+  follow();
 }
 
 /// Sends what is in the box.

@@ -30,7 +30,7 @@ async function poll() {
   try {
     const status = await getJson('/status', mine.signal);
     if (mine !== asked) return;
-    problem('');
+    problem('', status.draining ? 'shutting down' : status.healthy ? 'live' : 'not well');
     show(status);
   } catch (error) {
     if (mine !== asked) return;
@@ -41,11 +41,11 @@ async function poll() {
   timer = setTimeout(poll, EVERY);
 }
 
-function problem(sentence) {
+function problem(sentence, state = 'no answer') {
   $('engine-error').hidden = !sentence;
   setText($('engine-error'), sentence);
-  setText($('engine-state'), sentence ? 'no answer' : 'live');
-  $('engine-state').classList.toggle('good', !sentence);
+  setText($('engine-state'), state);
+  $('engine-state').classList.toggle('good', state === 'live');
 }
 
 function show(status) {

@@ -37,7 +37,7 @@ export function questionView(message, edit) {
 /// {node, update()}: an answer that may still grow. `again` is called by its buttons.
 export function answerView(message, again) {
   const thought = el('div', {class: 'thought', tabindex: '0'});
-  const summary = el('summary', {}, el('span', {}), ' ', el('span', {class: 'value'}));
+  const summary = el('summary', {}, el('span', {}), ' · ', el('span', {}));
   const thinking = el('details', {class: 'thinking', hidden: true}, summary, thought);
   const text = el('div', {class: 'markdown'});
   const waiting = el('p', {class: 'waiting', hidden: true}, 'Reading the prompt');
@@ -95,7 +95,7 @@ function figures(message) {
   const rate = own.tokens_per_second ?? (clock.tokens > 1 ? (clock.tokens - 1) * 1000 / (clock.last - clock.first) : 0);
   const found = message.note ? [message.note] : [];
   found.push(plural(tokens, 'token'));
-  if (rate > 0 && Number.isFinite(rate)) found.push(`${rate < 100 ? rate.toFixed(1) : count(rate)} tokens/s`);
+  if (rate > 0 && Number.isFinite(rate)) found.push(`${rate < (usage ? 100 : 10) ? rate.toFixed(1) : count(rate)} tokens/s`);
   const wait = own.ttft_ms ?? clock.first - clock.start;
   if (wait >= 0) found.push(`first after ${seconds(wait / 1000)}`);
   if (usage) {
