@@ -108,9 +108,9 @@ check_mutants() {  # [--ci]
 }
 
 fuzz_one() {  # NAME SECONDS
-  local corpus=build/fuzz/corpus/$1 seeds=()
+  local corpus=build/fuzz/corpus/$1 seeds=() folder
   mkdir -p "$corpus" build/fuzz/findings
-  [ ! -d "tests/fuzz/$1" ] || seeds=("tests/fuzz/$1")
+  for folder in "tests/fuzz/$1" "build/fuzz/seeds/$1"; do [ ! -d "$folder" ] || seeds+=("$folder"); done
   if ! "build/fuzz/$1" -max_total_time="$2" -timeout=20 -rss_limit_mb=3000 -print_final_stats=1 \
       -artifact_prefix="build/fuzz/findings/$1-" "$corpus" ${seeds[@]+"${seeds[@]}"} >"$logs/$1" 2>&1; then
     tail -n 60 "$logs/$1"
@@ -128,7 +128,18 @@ build_fuzzers() {
   quietly cmake --build build/fuzz -j "$jobs" --target evros_fuzzers
 }
 
+# Every template whose text is known is a seed.
+seed_templates() {
+  mkdir -p build/fuzz/seeds/jinja_fuzz
+  cp models/evros-tiny/chat_template.jinja build/fuzz/seeds/jinja_fuzz/
+  python3 -c '
+import json
+for i, case in enumerate(json.load(open("tests/data/jinja_golden.json"))["cases"]):
+    open(f"build/fuzz/seeds/jinja_fuzz/{i}", "w").write(case["template"])'
+}
+
 run_fuzzers() {  # SECONDS
+  seed_templates
   xargs -P 2 -I{} bash -c 'fuzz_one {} '"$1"' || exit 255' <build/fuzz/fuzzers.txt
   passed=$((passed + $(wc -l <build/fuzz/fuzzers.txt)))
 }

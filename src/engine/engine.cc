@@ -119,6 +119,7 @@ const format::ModelFile& Engine::file() const { return *impl_->file; }
 const model::Model& Engine::model() const { return impl_->model; }
 device::Device& Engine::device() const { return *impl_->device; }
 const state::Store& Engine::store() const { return *impl_->store; }
+int32_t Engine::table_frames_held() const { return impl_->table == nullptr ? 0 : impl_->table->frames_leased(); }
 
 Result<SessionId> Engine::open() {
   return guarded([&] { return impl_->store->open(); });

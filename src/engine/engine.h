@@ -44,6 +44,7 @@ struct EngineOptions {
   int threads = 0;               // 0: one per core
   int64_t context = 0;           // longest sequence in tokens; 0: the model's own, or kDefaultContext if that is less
   int32_t sessions = 1;          // sequences alive at once
+  int64_t pool_tokens = 0;       // tokens of all sequences together; 0: each may fill its context
   int32_t checkpoints = 0;       // held at once; each costs a bank and a page
   int32_t batch = 1;             // sequences in one chunk at most
   int32_t chunk = 128;           // tokens in one chunk at most, all sequences together
@@ -107,6 +108,8 @@ class Engine {
   const model::Model& model() const;
   device::Device& device() const;
   const state::Store& store() const;
+  /// Frames of the n-gram table that somebody holds: zero between calls.
+  int32_t table_frames_held() const;
 
   /// A new empty session; Code::busy when all are taken.
   Result<SessionId> open();

@@ -39,6 +39,7 @@ Status check_options(const EngineOptions& options) {
   EVROS_TRY(at_least("checkpoints", options.checkpoints, 0));
   EVROS_TRY(at_least("batch", options.batch, 1));
   EVROS_TRY(at_least("context", options.context, 0));
+  EVROS_TRY(at_least("pool_tokens", options.pool_tokens, 0));
   EVROS_TRY(at_least("threads", options.threads, 0));
   return at_least("chunk", options.chunk, options.batch);
 }
@@ -53,15 +54,22 @@ Result<int64_t> choose_context(const format::ModelFile& file, int64_t asked) {
 }
 
 // One slot for each session and the spare one, in which histories are made that take several chunks. Banks: one for
-// each slot, each sequence of a chunk and each checkpoint, and the origin's. Pages for every slot at its longest, one
-// more each for a page that is copied before it is written, and one for each checkpoint, whose page at the frontier is
-// copied likewise.
+// each slot, each sequence of a chunk and each checkpoint, and the origin's. Pages for every slot at its longest, or for
+// pool_tokens, which are at least one whole context; one more for each slot, whose page at the frontier may be copied before
+// it is written, and one for each checkpoint likewise.
 Result<state::Limits> state_limits(const EngineOptions& options, int32_t page_tokens, int64_t context) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   const int64_t slots = int64_t{options.sessions} + 1;
   const int64_t banks = slots + options.batch + options.checkpoints + 1;
-  const int64_t each = (context + page_tokens - 1) / page_tokens + 1;
-  if (banks > kMost || each > (kMost - options.checkpoints) / slots) {
+  const auto pages_of = [&](int64_t tokens) { return (tokens + page_tokens - 1) / page_tokens; };
+  if (options.pool_tokens > 0 && options.pool_tokens < context) {
+    return Error{Code::invalid_argument, cat("pool_tokens is ", options.pool_tokens,
+                                             "; it must hold at least one context, ", context, " tokens")};
+  }
+  const int64_t pooled = pages_of(options.pool_tokens);
+  const int64_t each = pages_of(context) + 1;
+  const int64_t most = (kMost - options.checkpoints) / slots;
+  if (banks > kMost || each > most || pooled / slots >= most) {
     return Error{Code::invalid_argument,
                  cat(options.sessions, " sessions of ", context, " tokens and ", options.checkpoints,
                      " checkpoints need more than ", kMost, " banks or pages of ", page_tokens, " tokens")};
@@ -70,7 +78,8 @@ Result<state::Limits> state_limits(const EngineOptions& options, int32_t page_to
   limits.slots = static_cast<int32_t>(slots);
   limits.checkpoints = options.checkpoints;
   limits.banks = static_cast<int32_t>(banks);
-  limits.pages = static_cast<int32_t>(each * slots + options.checkpoints);
+  const int64_t pages = options.pool_tokens > 0 ? std::min(pooled + slots, each * slots) : each * slots;
+  limits.pages = static_cast<int32_t>(pages + options.checkpoints);
   limits.max_tokens = context;
   return limits;
 }

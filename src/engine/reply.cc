@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "base/str.h"
-#include "text/detokenizer.h"
-#include "text/stop_matcher.h"
+#include "engine/reply_state.h"
 
 namespace evros::engine {
 namespace {
@@ -31,104 +30,65 @@ Result<int64_t> bring_to_prompt(Engine& engine, SessionId session, std::span<con
   return engine.rewrite(session, static_cast<int64_t>(common), prompt.subspan(common), {.cancel = cancel});
 }
 
-bool stops(const ReplyParams& params, const text::Tokenizer& tokenizer, int32_t id) {
-  if (!params.ignore_eos && tokenizer.is_eos(id)) return true;
-  return std::find(params.stop_ids.begin(), params.stop_ids.end(), id) != params.stop_ids.end();
-}
-
 class Decoder {
  public:
-  Decoder(Engine& engine, SessionId session, const ReplyParams& params, const text::Tokenizer& tokenizer,
-          const OnText& on_text, const std::atomic<bool>* cancel, ReplyResult& result)
+  Decoder(Engine& engine, SessionId session, std::span<const int32_t> prompt, const ReplyParams& params,
+          const text::Tokenizer& tokenizer, const OnText& on_text, const std::atomic<bool>* cancel)
       : engine_(engine),
         session_(session),
-        params_(params),
-        tokenizer_(tokenizer),
         on_text_(on_text),
         cancel_(cancel),
-        result_(result),
-        state_{{}, text::Detokenizer(tokenizer, !params.show_special), text::StopMatcher(params.stop)},
+        state_(params, tokenizer, prompt, engine.info().plan.context, params.sampling.choice),
         logits_(static_cast<size_t>(engine.model().hyper.vocab)) {}
 
-  Result<Finish> run(std::span<const int32_t> prompt) {
-    for (const int32_t id : prompt) ++state_.counts.seen[id];
-    EVROS_ASSIGN(const Finish finish, decode());
-    if (finish != Finish::stop_string) show(state_.stops.push(state_.detokenizer.flush()) + state_.stops.flush());
+  Result<Finish> run(ReplyResult& result) {
+    EVROS_ASSIGN(const Finish finish, decode(result.text));
+    result.tokens = state_.tokens();
     return finish;
   }
 
  private:
-  Result<Finish> decode() {
+  Result<Finish> decode(std::string& text) {
     while (true) {
-      if (cancelled(cancel_)) return Finish::cancelled;
-      if (params_.max_tokens >= 0 && static_cast<int64_t>(result_.tokens.size()) >= params_.max_tokens)
-        return Finish::length;
-      EVROS_ASSIGN(const int64_t position, engine_.frontier(session_));
+      if (cancelled(cancel_)) return cancel(text);
+      EVROS_ASSIGN(const int64_t frontier, engine_.frontier(session_));
       EVROS_TRY(engine_.logits(session_, logits_));
-      const int32_t id = sample(logits_, tokenizer_.vocab_size(), params_.sampling, state_.counts, position);
-      if (stops(params_, tokenizer_, id)) return Finish::stop_token;
-      EVROS_ASSIGN(const std::string text, state_.detokenizer.push(id));
-      show(state_.stops.push(text));
-      result_.tokens.push_back(id);
-      if (state_.stops.matched()) return Finish::stop_string;
-      if (position >= engine_.info().plan.context) return Finish::context_full;
-      if (static_cast<int64_t>(result_.tokens.size()) == params_.max_tokens) return Finish::length;
+      const std::optional<Finish> finish = state_.draw(logits_, frontier);
+      show(text);
+      if (finish.has_value()) return *finish;
+      const int32_t id = state_.pending();
       const Status appended = engine_.append(session_, {&id, 1}, {.cancel = cancel_});
-      if (!appended.ok() && appended.error().code == Code::cancelled) return Finish::cancelled;
+      if (!appended.ok() && appended.error().code == Code::cancelled) return cancel(text);
       if (!appended.ok()) {
         return Error{appended.error().code,
                      cat(appended.error().message, "; the session ends before the last token that was shown")};
       }
-      ++state_.counts.seen[id];
-      ++state_.counts.generated[id];
+      state_.published();
     }
   }
 
-  void show(std::string_view text) {
-    if (text.empty()) return;
-    result_.text += text;
-    if (on_text_) on_text_(text);
+  Finish cancel(std::string& text) {
+    state_.flush();
+    show(text);
+    return Finish::cancelled;
+  }
+
+  void show(std::string& text) {
+    for (const Piece& piece : state_.take()) {
+      text += piece.text;
+      if (on_text_ && !piece.text.empty()) on_text_(piece.text);
+    }
   }
 
   Engine& engine_;
   SessionId session_;
-  const ReplyParams& params_;
-  const text::Tokenizer& tokenizer_;
   const OnText& on_text_;
   const std::atomic<bool>* cancel_;
-  ReplyResult& result_;
-  RequestState state_;
+  ReplyState state_;
   std::vector<float> logits_;
 };
 
 }  // namespace
-
-Status validate(const ReplyParams& params, int32_t vocab) {
-  EVROS_TRY(validate(params.sampling, vocab));
-  for (const int32_t id : params.stop_ids) {
-    if (id < 0 || id >= vocab) {
-      return Error{Code::invalid_argument,
-                   cat("stop_ids names token ", id, "; the vocabulary has ids 0 to ", vocab - 1)};
-    }
-  }
-  return {};
-}
-
-const char* finish_name(Finish finish) {
-  switch (finish) {
-    case Finish::stop_token:
-      return "stop";
-    case Finish::stop_string:
-      return "stop string";
-    case Finish::length:
-      return "length";
-    case Finish::context_full:
-      return "context full";
-    case Finish::cancelled:
-      return "cancelled";
-  }
-  return "unknown";
-}
 
 Result<ReplyResult> reply(Engine& engine, io::Io& clock, SessionId session, std::span<const int32_t> prompt,
                           const ReplyParams& params, const text::Tokenizer& tokenizer, const OnText& on_text,
@@ -147,8 +107,8 @@ Result<ReplyResult> reply(Engine& engine, io::Io& clock, SessionId session, std:
   }
   if (!reused.ok()) return reused.error();
   result.reused_tokens = *reused;
-  Decoder decoder(engine, session, params, tokenizer, on_text, cancel, result);
-  EVROS_ASSIGN(result.finish, decoder.run(prompt));
+  Decoder decoder(engine, session, prompt, params, tokenizer, on_text, cancel);
+  EVROS_ASSIGN(result.finish, decoder.run(result));
   result.decode_ns = clock.now_ns() - start - result.prefill_ns;
   return result;
 }

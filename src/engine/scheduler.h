@@ -60,7 +60,7 @@ struct ReplyEnd {
 };
 
 /// Who is told about a request. Called by the engine's thread, which waits: return soon, throw nothing, call no method of
-/// Scheduler but wake() and cancel(). started(); then piece() and ended() by reply, replies interleaved; then done() once; or
+/// Scheduler but wake(), cancel() and drain(). started(); then piece() and ended() by reply, replies interleaved; then done() once; or
 /// failed() once at any point. Nothing comes after done() or failed(), or once cancel() has returned and the chunk that was
 /// running then has ended (failed() with Code::cancelled is the last).
 class Listener {
@@ -129,7 +129,7 @@ class Scheduler {
   /// drain(), and running ones fail too (cancelled).
   void stop();
 
-  /// The engine's thread: works until drain() or stop().
+  /// The engine's thread: works until drain() or stop(), and then gives back every sequence, kept ones too.
   void run();
 
   SchedulerStats stats() const;

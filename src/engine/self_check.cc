@@ -25,7 +25,7 @@ constexpr std::array<Expected, 7> kExpected{{
     {"matmul q4_0", "dce51b4af73f854772e886a021c07f1b"},
     {"rms_norm", "188d12db39e1a47b2a8c7b1b1f181dab"},
     {"gdn_delta", "765ec546a91bb795d48ed5be8245d2ba"},
-    {"router", "22c5e0893318fcaf03b299fae009d843"},
+    {"router", "887cd22853265433b09a7675fb61ea11"},
     {"attention", "c0c1433351ccb031eac8cf9712c92775"},
 }};
 

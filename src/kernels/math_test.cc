@@ -25,7 +25,7 @@ double exact_silu(double x) { return x * exact_sigmoid(x); }
 double exact_softplus(double x) { return std::fmax(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }
 
 constexpr SweptFunction kSweptFunctions[] = {
-    {"exp", [](float x) { return exp(x); }, [](double x) { return std::exp(x); }, 1.01, -INFINITY},
+    {"exp", [](float x) { return exp(x); }, [](double x) { return std::exp(x); }, 0.69, -INFINITY},
     {"log1p", [](float x) { return log1p(x); }, [](double x) { return std::log1p(x); }, 2.0, -INFINITY},
     {"sigmoid", [](float x) { return sigmoid(x); }, exact_sigmoid, 3.0, -INFINITY},
     {"silu", [](float x) { return silu(x); }, exact_silu, 4.0, -87.33f},

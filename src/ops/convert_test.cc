@@ -74,7 +74,8 @@ TEST(Convert, F32OfTheFixtureIsTheOtherConvertersFile) {
     ASSERT_NE(made, nullptr) << tensor.name;
     const std::vector<float> a = floats_of(*ours, *made), b = floats_of(*theirs, tensor);
     ASSERT_EQ(a.size(), b.size()) << tensor.name;
-    const int64_t allowed = tensor.name.ends_with(".ssm_a") ? 1 : 0;  // two exponential functions
+    // Two exponential functions: ours errs by 0.69 ulp at most, theirs by 1.51 (blk.1.ssm_a 5, of e^1.75).
+    const int64_t allowed = tensor.name.ends_with(".ssm_a") ? 2 : 0;
     for (size_t i = 0; i < a.size(); ++i) ASSERT_LE(ulps(a[i], b[i]), allowed) << tensor.name << ' ' << i;
   }
 }
