@@ -256,12 +256,12 @@ void quantize(benchmark::State& state, const Kernels& table, int threads, int64_
   constexpr int64_t kColumns = 10240;
   Place place(table, threads);
   OneSequence one(rows, rows);
-  Array<float> x(rows * kColumns), d(rows * kColumns / 32);
-  Array<int8_t> q(rows * kColumns);
+  Array<float> x(rows * kColumns);
+  Array<QuantSegment> out(rows * quant_segments(kColumns));
   x.randomise(1.0f);
   for (auto _ : state) {
     table.quantize(place.queue, one.batch,
-                   {.x = x.data(), .x_stride = kColumns, .cols = kColumns, .out = {q.data(), d.data()}});
+                   {.x = x.data(), .x_stride = kColumns, .cols = kColumns, .out = {out.data()}});
   }
   state.SetItemsProcessed(state.iterations() * x.size());
 }

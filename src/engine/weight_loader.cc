@@ -2,6 +2,7 @@
 
 #include "base/str.h"
 #include "kernels/derive.h"
+#include "kernels/layout.h"
 
 namespace evros::engine {
 namespace {
@@ -9,10 +10,13 @@ namespace {
 constexpr uint64_t kReadBytes = 16u << 20;
 constexpr size_t kTensorsListed = 12;
 
-// A whole number of rows near kReadBytes: ModelFile::read wants whole rows where columns are reordered.
-uint64_t read_step(const format::Tensor& tensor) {
+// Bytes to read next at `at`: whole strips of the layout near kReadBytes, or what is left of the matrix. A tensor of experts
+// is a matrix for each.
+uint64_t read_step(const format::Tensor& tensor, uint64_t at) {
   const uint64_t row = format::row_bytes(tensor.type, tensor.ne[0]);
-  return std::max<uint64_t>(kReadBytes / row, 1) * row;
+  const uint64_t strips = std::max<uint64_t>(kReadBytes / row / kernels::kStripRows, 1) * kernels::kStripRows;
+  const uint64_t matrix = tensor.ne[1] % kernels::kStripRows == 0 ? tensor.bytes() : tensor.ne[1] * row;
+  return std::min(strips * row, matrix - at % matrix);
 }
 
 }  // namespace
@@ -49,16 +53,20 @@ Result<model::Matrix> WeightLoader::matrix(const std::string& name) {
   EVROS_ASSIGN(const format::Tensor* tensor, find_tensor(file_, name));
   CHECK(tensor->derive == format::Derive::none);
   EVROS_ASSIGN(std::byte * data, allocate(tensor->bytes(), name));
-  std::vector<std::byte> staging;
+  std::vector<std::byte> staging, packed;
+  const uint64_t row = format::row_bytes(tensor->type, tensor->ne[0]);
   for (uint64_t at = 0; at < tensor->bytes();) {
-    const uint64_t n = std::min(read_step(*tensor), tensor->bytes() - at);
+    const uint64_t n = read_step(*tensor, at);
     staging.resize(n);
+    packed.resize(n);
     EVROS_TRY(file_.read(*tensor, at, staging));
     if (!kernels::scales_finite(tensor->type, staging)) {
       return Error{Code::bad_file,
                    cat(file_.path(), ": tensor ", name, " holds a value or scale that is NaN or infinite")};
     }
-    EVROS_TRY(device_.upload(data + at, staging));
+    kernels::pack_rows(tensor->type, static_cast<int64_t>(n / row), static_cast<int64_t>(row), staging.data(),
+                       packed.data());
+    EVROS_TRY(device_.upload(data + at, packed));
     at += n;
   }
   return matrix_of(*tensor, data);

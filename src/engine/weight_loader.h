@@ -1,5 +1,5 @@
-// Makes a model's weights resident: reads each tensor that model::bind asks for into device memory, as stored or
-// (vectors) dequantised with its derivation applied.
+// Makes a model's weights resident: reads each tensor that model::bind asks for into device memory, in the layout of
+// the kernels (kernels/layout.h) or (vectors) dequantised with its derivation applied.
 #pragma once
 
 #include <map>
@@ -34,7 +34,7 @@ class WeightLoader : public model::TensorSource {
 /// The tensor, or an error that names file and tensor.
 Result<const format::Tensor*> find_tensor(const format::ModelFile& file, const std::string& name);
 
-/// The tensor as rows of ne0 columns that lie at `data`, all higher dimensions folded into rows.
+/// The tensor as rows of ne0 columns that lie at `data` in the kernels' layout, all higher dimensions folded into rows.
 model::Matrix matrix_of(const format::Tensor& tensor, const std::byte* data);
 
 /// One sentence that lists every tensor of a type that the kernels cannot multiply with, or ok.

@@ -201,11 +201,9 @@ TEST(VectorRows, QuantisedActivationsAreTheReferences) {
     }
     everywhere([&](const Kernels& table, device::Queue& queue) {
       Rows batch(rows);
-      std::vector<int8_t> q(rows * cols);
-      Output out{.floats = Floats(rows * cols / 32), .integers = {}, .bytes = {}, .status = {}};
-      table.quantize(queue, batch.batch, {&x[1], cols, cols, {q.data(), out.floats.data()}});
-      out.integers.assign(q.begin(), q.end());
-      out.status = batch.status;
+      const Quantised xq(table, queue, batch.batch, &x[1], cols);
+      Output out{.floats = xq.d, .integers = xq.q, .bytes = {}, .status = batch.status};
+      out.integers.insert(out.integers.end(), xq.sums.begin(), xq.sums.end());
       return out;
     });
   }

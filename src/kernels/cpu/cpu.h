@@ -12,6 +12,7 @@ inline namespace EVROS_ISA {
 namespace simd {
 
 void quantize(device::Queue&, const Batch&, const QuantizeArgs&);
+void matmul(device::Queue&, const Batch&, const MatmulArgs&);
 void rms_norm(device::Queue&, const Batch&, const RmsNormArgs&);
 void rope(device::Queue&, const Batch&, const RopeArgs&);
 void swiglu(device::Queue&, const Batch&, const SwigluArgs&);
@@ -30,12 +31,13 @@ void qsa_select(device::Queue&, const Batch&, const QsaSelectArgs&);
 void attention(device::Queue&, const Batch&, const AttentionArgs&);
 void head_gate(device::Queue&, const Batch&, const HeadGateArgs&);
 void router(device::Queue&, const Batch&, const RouterArgs&);
+void experts(device::Queue&, const Batch&, const ExpertsArgs&);
 void shared_add(device::Queue&, const Batch&, const SharedAddArgs&);
 void ple_gate(device::Queue&, const Batch&, const PleGateArgs&);
 void ple_conv(device::Queue&, const Batch&, const PleConvArgs&);
 
 /// As quantize_row() of ref.h.
-bool quantize_row(const float* x, int64_t n, int8_t* q, float* d);
+bool quantize_row(const float* x, int64_t n, QuantSegment* out);
 /// As rotate() of chains.h.
 void rotate_lanes(float* x, const float* table, int64_t dims);
 

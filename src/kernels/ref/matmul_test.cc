@@ -13,17 +13,6 @@ constexpr TensorType kTypes[] = {TensorType::f32,  TensorType::f16,  TensorType:
                                  TensorType::q4_0, TensorType::q4_k, TensorType::q6_k};
 bool has_blocks(TensorType type) { return format::type_info(type).quantised; }
 
-/// Quantised rows of x, made by the table under test.
-struct Quantised {
-  std::vector<int8_t> q;
-  Floats d;
-  Quantised(const Kernels& table, device::Queue& queue, const Batch& batch, const Floats& x, int64_t cols)
-      : q(x.size()), d(x.size() / 32) {
-    table.quantize(queue, batch, {.x = x.data(), .x_stride = cols, .cols = cols, .out = rows()});
-  }
-  QuantRows rows() { return {q.data(), d.data()}; }
-};
-
 TEST(Matmul, AgreesWithDoubleForEveryTypeAndShapeAndIsTheSameEverywhere) {
   Random random(1);
   for (const TensorType type : kTypes) {
@@ -204,10 +193,11 @@ TEST(Experts, AgreeWithDoubleAndAreTheSameEverywhere) {
     for (const bool integers : {false, true}) {
       if (integers && !has_blocks(type)) continue;
       const int64_t wide = format::type_info(type).block_elements;
-      const int64_t hidden = wide == 256 ? 256 : 96, ff = wide == 256 ? 256 : 64, count = 7, used = 3,
-                    rows = wide == 256 ? 9 : 45;
-      const Weights gate(type, ff * count, hidden, random), up(type, ff * count, hidden, random),
-          down(type, hidden * count, ff, random);
+      // A strip and a part of one for formats without blocks.
+      const int64_t hidden = wide == 256 ? 256 : wide == 32 ? 96 : 91, ff = wide == 256 ? 256 : wide == 32 ? 64 : 37;
+      const int64_t count = 7, used = 3, rows = wide == 256 ? 9 : 45;
+      const Weights gate(type, ff * count, hidden, random, count), up(type, ff * count, hidden, random, count),
+          down(type, hidden * count, ff, random, count);
       const auto one = [&](const Weights& w) {
         Matrix m = w.matrix;
         m.rows /= count;
@@ -224,9 +214,9 @@ TEST(Experts, AgreeWithDoubleAndAreTheSameEverywhere) {
       const Output out = everywhere([&](const Kernels& table, device::Queue& queue) {
         Rows batch(rows);
         Quantised xq(table, queue, batch.batch, integers ? x : Floats(), integers ? hidden : 0);
-        Floats scratch(2 * rows * used * ff), expert_out(rows * used * hidden), y(rows * hidden),
-            d(rows * used * ff / 32);
-        std::vector<int8_t> q(rows * used * ff);
+        Floats scratch(2 * rows * used * ff), expert_out(rows * used * hidden), y(rows * hidden);
+        std::vector<QuantSegment> hidden_q(rows * used * quant_segments(ff));
+        std::vector<int32_t> order(rows * used), first_pair(count + 1);
         table.experts(queue, batch.batch,
                       {.gate = one(gate),
                        .up = one(up),
@@ -241,8 +231,11 @@ TEST(Experts, AgreeWithDoubleAndAreTheSameEverywhere) {
                        .weights = weights.data(),
                        .used = static_cast<int32_t>(used),
                        .hidden = scratch.data(),
-                       .hidden_q = {q.data(), d.data()},
+                       .hidden_q = {hidden_q.data()},
                        .expert_out = expert_out.data(),
+                       .experts = static_cast<int32_t>(count),
+                       .order = order.data(),
+                       .first = first_pair.data(),
                        .y = y.data(),
                        .y_stride = hidden});
         return Output{.floats = y, .integers = {}, .bytes = {}, .status = batch.status};
