@@ -120,7 +120,7 @@ class SuperBlocks(unittest.TestCase):
         cls.addClassCleanup(scratch.cleanup)
         cls.scratch, cls.model = scratch.name, os.path.join(os.environ["EVROS_SOURCE_DIR"], "models", "evros-tiny")
         cls.config, floats = checkpoint.read_folder(cls.model)
-        cls.ple_arrays = {name.removeprefix("model."): a for name, a in floats.items() if a.dtype == np.int64}
+        cls.ple_arrays = {name.removeprefix("model.language_model."): a for name, a in floats.items() if a.dtype == np.int64}
         cls.tokens = checkpoint.read_file(os.path.join(cls.model, "golden.safetensors"))["tool.tokens"][:160]
         cls.files = {"bf16": cls.model}
         for kind in ("q4_k", "q6_k"):

@@ -219,6 +219,47 @@ void add_snapshot(CLI::App& root, SnapshotArguments& a) {
       ->transform(number<int64_t>(0));
 }
 
+void add_serve(CLI::App& root, ServeArguments& a) {
+  CLI::App& app = *root.add_subcommand("serve", "OpenAI's API, a chat page and metrics over HTTP");
+  add_model(app, a.model);
+  app.add_option("--host", a.host, "address to listen on; others than loopback need an API key")
+      ->capture_default_str()
+      ->check(not_empty());
+  app.add_option("--port", a.port, "0 takes any free one")->capture_default_str()->transform(number<uint16_t>(0));
+  app.add_option("--parallel", a.parallel, "replies computed at once; also the most that n may ask for")
+      ->capture_default_str()
+      ->transform(number<int32_t>(1, 1024));
+  app.add_option("--cached", a.cached, "prompts kept for reuse beside them")
+      ->capture_default_str()
+      ->transform(number<int32_t>(0, 1024));
+  app.add_option("--queue", a.queue, "requests that may wait; further ones are refused (429)")
+      ->capture_default_str()
+      ->transform(number<int32_t>(0, 1 << 20));
+  CLI::Option* key =
+      app.add_option("--api-key", a.api_key,
+                     "key that requests must carry; others on this machine can see it here, so rather use "
+                     "--api-key-file or the environment variable EVROS_API_KEY");
+  key->check(not_empty());
+  app.add_option("--api-key-file", a.api_key_file, "read the key from the first line of a file")
+      ->check(not_empty())
+      ->excludes(key);
+  app.add_flag("--insecure", a.insecure, "serve an address that others reach without a key");
+  add_list(app, "--cors-origin", a.cors_origins,
+           "let pages of this origin (https://chat.example) use the server, * all; may be repeated")
+      ->check(not_empty());
+  add_list(app, "--alias", a.aliases, "another name of the model; may be repeated")->check(not_empty());
+  app.add_option("--max-body-mb", a.max_body_mb, "longest request in MiB")
+      ->capture_default_str()
+      ->transform(number<uint64_t>(1, 1024));
+  app.add_option("--timeout", a.timeout, "seconds that a request may take")
+      ->capture_default_str()
+      ->transform(number(0.001, 1e9));
+  app.add_option("--grace", a.grace, "seconds that running replies get to end after SIGTERM or Ctrl-C")
+      ->capture_default_str()
+      ->transform(number(0.0, 1e9));
+  app.add_flag("-q,--quiet", a.quiet, "no line per request");
+}
+
 /// Prints one sentence and where to read on; returns the exit code.
 int usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* at = &app;
@@ -254,6 +295,7 @@ Arguments parse(int argc, char** argv) {
   BenchArguments bench_arguments;
   VerifyArguments verify_arguments;
   SnapshotArguments snapshot_arguments;
+  ServeArguments serve_arguments;
   add_run(app, run_arguments);
   add_inspect(app, inspect_arguments);
   add_tokenize(app, tokenize_arguments);
@@ -263,6 +305,7 @@ Arguments parse(int argc, char** argv) {
   add_bench(app, bench_arguments);
   add_verify(app, verify_arguments);
   add_snapshot(app, snapshot_arguments);
+  add_serve(app, serve_arguments);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -280,6 +323,7 @@ Arguments parse(int argc, char** argv) {
   if (app.got_subcommand("bench")) return bench_arguments;
   if (app.got_subcommand("verify")) return verify_arguments;
   if (app.got_subcommand("snapshot")) return snapshot_arguments;
+  if (app.got_subcommand("serve")) return serve_arguments;
   return trace_arguments;
 }
 

@@ -95,13 +95,26 @@ struct SnapshotArguments {
   bool json = false;
 };
 
+struct ServeArguments {
+  ModelArguments model;
+  std::string host = "127.0.0.1";
+  uint16_t port = 8080;
+  int32_t parallel = 4, cached = 8, queue = 64;
+  std::string api_key, api_key_file;
+  bool insecure = false, quiet = false;
+  uint64_t max_body_mb = 8;
+  double timeout = 600, grace = 30;  // seconds
+  std::vector<std::string> aliases, cors_origins;
+};
+
 /// Nothing to do: help or version was printed, or the usage was wrong; the exit code says which.
 struct Exit {
   int code;
 };
 
-using Arguments = std::variant<Exit, RunArguments, InspectArguments, TokenizeArguments, ConvertArguments,
-                               SynthArguments, TraceArguments, BenchArguments, VerifyArguments, SnapshotArguments>;
+using Arguments =
+    std::variant<Exit, RunArguments, InspectArguments, TokenizeArguments, ConvertArguments, SynthArguments,
+                 TraceArguments, BenchArguments, VerifyArguments, SnapshotArguments, ServeArguments>;
 
 Arguments parse(int argc, char** argv);
 
@@ -114,5 +127,6 @@ int trace(const TraceArguments& arguments);
 int bench(const BenchArguments& arguments);
 int verify(const VerifyArguments& arguments);
 int snapshot(const SnapshotArguments& arguments);
+int serve(const ServeArguments& arguments);
 
 }  // namespace evros::cli

@@ -23,6 +23,7 @@ struct Dispatch {
   int operator()(const BenchArguments& a) const { return bench(a); }
   int operator()(const VerifyArguments& a) const { return verify(a); }
   int operator()(const SnapshotArguments& a) const { return snapshot(a); }
+  int operator()(const ServeArguments& a) const { return serve(a); }
 };
 
 // Nothing in here may need memory once there is none.

@@ -13,16 +13,17 @@ namespace {
 
 std::atomic<bool> g_interrupted{false};
 
-engine::ReplyParams reply_params(const RunArguments& a, const format::SamplingDefaults& defaults) {
+engine::ReplyParams reply_params(const RunArguments& a, const engine::SamplingParams& defaults) {
   engine::ReplyParams params;
+  params.sampling = defaults;
   engine::SamplingParams& s = params.sampling;
-  s.temperature = a.temperature.value_or(defaults.temperature.value_or(0.0f));
-  s.top_k = a.top_k.value_or(defaults.top_k.value_or(0));
-  s.top_p = a.top_p.value_or(defaults.top_p.value_or(1.0f));
-  s.min_p = a.min_p.value_or(0.0f);
-  s.repetition_penalty = a.repetition_penalty.value_or(1.0f);
-  s.presence_penalty = a.presence_penalty.value_or(0.0f);
-  s.frequency_penalty = a.frequency_penalty.value_or(0.0f);
+  s.temperature = a.temperature.value_or(s.temperature);
+  s.top_k = a.top_k.value_or(s.top_k);
+  s.top_p = a.top_p.value_or(s.top_p);
+  s.min_p = a.min_p.value_or(s.min_p);
+  s.repetition_penalty = a.repetition_penalty.value_or(s.repetition_penalty);
+  s.presence_penalty = a.presence_penalty.value_or(s.presence_penalty);
+  s.frequency_penalty = a.frequency_penalty.value_or(s.frequency_penalty);
   s.seed = a.seed.value_or(io::real_io().now_ns() / 1000 % 1000000007);
   s.logit_bias = a.logit_bias;
   params.max_tokens = a.max_tokens;
@@ -40,7 +41,7 @@ Result<Session> open_session(const RunArguments& a) {
   if (!a.session.empty()) EVROS_TRY(io::real_io().check_target(a.session));
   EVROS_ASSIGN(auto engine, engine::Engine::load(io::real_io(), path, engine_options(a.model)));
   EVROS_ASSIGN(auto tokenizer, engine::load_tokenizer(engine->file()));
-  engine::ReplyParams params = reply_params(a, engine->file().sampling());
+  engine::ReplyParams params = reply_params(a, engine::sampling_defaults(engine->file()));
   EVROS_TRY(engine::validate(params, engine->model().hyper.vocab));
   EVROS_ASSIGN(const engine::SessionId id, engine->open());
   io::catch_interrupt(g_interrupted);

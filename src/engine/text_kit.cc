@@ -36,4 +36,13 @@ Result<text::Tokenizer> load_tokenizer(const format::ModelFile& file) {
   return std::move(tokenizer).value();
 }
 
+SamplingParams sampling_defaults(const format::ModelFile& file) {
+  const format::SamplingDefaults& said = file.sampling();
+  SamplingParams out;
+  out.temperature = said.temperature.value_or(out.temperature);
+  out.top_k = said.top_k.value_or(out.top_k);
+  out.top_p = said.top_p.value_or(out.top_p);
+  return out;
+}
+
 }  // namespace evros::engine

@@ -11,7 +11,13 @@ inline namespace EVROS_ISA {
 namespace simd {
 namespace {
 
-constexpr int kKeys = 8;                // keys whose chains run side by side
+#ifdef __AVX512F__
+constexpr int kKeys = 16;       // keys whose chains run side by side
+constexpr int kManyHeads = 12;  // heads that share a load of V
+#else
+constexpr int kKeys = 8;
+constexpr int kManyHeads = 4;
+#endif
 constexpr int64_t kValueColumns = 256;  // columns of the accumulators on the stack
 
 struct F32Rows {
@@ -116,6 +122,7 @@ void score_heads(const Unit& unit, int64_t h0, int64_t heads, Lanes lanes) {
 /// Scores become p = exp(score - m); the sums by tiles go to `sum`. False when a score is not finite.
 template <typename Lanes>
 bool exponentiate(float* scores, int64_t count, int64_t stride, float* sum, Lanes lanes) {
+  constexpr int kAhead = 8;
   Vec m = load(scores, lanes);
   Mask bad = not_finite(m);
   for (int64_t e = 1; e < count; ++e) {
@@ -126,7 +133,19 @@ bool exponentiate(float* scores, int64_t count, int64_t stride, float* sum, Lane
   Vec total = splat(0.0f);
   for (int64_t e0 = 0; e0 < count; e0 += kTile) {
     Vec tile = splat(0.0f);
-    for (int64_t e = e0; e < smaller(e0 + kTile, count); ++e) {
+    int64_t e = e0;
+    const int64_t end = smaller(e0 + kTile, count);
+    // Some loads before their stores: a load beside a masked store waits for it.
+    for (; e + kAhead <= end; e += kAhead) {
+      Vec p[kAhead];
+      for (int i = 0; i < kAhead; ++i) p[i] = load(scores + (e + i) * stride, lanes);
+      for (Vec& x : p) x = exp(x - m);
+      for (int i = 0; i < kAhead; ++i) {
+        store(scores + (e + i) * stride, p[i], lanes);
+        tile = tile + p[i];
+      }
+    }
+    for (; e < end; ++e) {
       const Vec p = exp(load(scores + e * stride, lanes) - m);
       store(scores + e * stride, p, lanes);
       tile = tile + p;
@@ -140,12 +159,14 @@ bool exponentiate(float* scores, int64_t count, int64_t stride, float* sum, Lane
 /// One tile of up to kTile entries: where their V rows lie and their weights, [entry][group].
 struct ValueTile {
   const std::byte* at[kTile];
+  const std::byte*
+      next[kTile];  // rows of the tile after this, to be fetched meanwhile; this tile's where there is none
   const float* p;
   int64_t entries, group;
 };
 
 /// total (+)= sum over the tile of p * v, for kHeads heads and kVectors vectors of columns from c on.
-template <typename Rows, int kHeads, int kVectors>
+template <typename Rows, int kHeads, int kVectors, bool kFetch>
 EVROS_INLINE void mix_tile(const ValueTile& tile, int64_t h, int64_t c, bool first, float (*total)[kValueColumns]) {
   Vec acc[kHeads][kVectors];
   for (auto& head : acc) {
@@ -154,6 +175,7 @@ EVROS_INLINE void mix_tile(const ValueTile& tile, int64_t h, int64_t c, bool fir
   for (int64_t e = 0; e < tile.entries; ++e) {
     Vec v[kVectors];
     for (int i = 0; i < kVectors; ++i) v[i] = Rows::get(tile.at[e] + (c + i * kWidth) * Rows::kBytes, All{});
+    if constexpr (kFetch) prefetch(tile.next[e] + c * Rows::kBytes);
     const float* p = tile.p + e * tile.group + h;
     for (int j = 0; j < kHeads; ++j) {
       const Vec weight = splat(p[j]);
@@ -178,22 +200,21 @@ EVROS_INLINE void mix_rest(const ValueTile& tile, int64_t h, int64_t c, bool fir
   store(total + c, first ? acc : load(total + c, lanes) + acc, lanes);
 }
 
-#ifdef __AVX512F__
-constexpr int kManyHeads = 12;
-#else
-constexpr int kManyHeads = 4;
-#endif
+/// Columns [c, c + 2 * kWidth) of heads [0, heads).
+template <typename Rows>
+EVROS_INLINE void mix_pair(const ValueTile& tile, int64_t heads, int64_t c, bool first, float (*total)[kValueColumns]) {
+  int64_t h = 0;
+  if (heads >= kManyHeads) mix_tile<Rows, kManyHeads, 2, true>(tile, h, c, first, total), h += kManyHeads;
+  for (; h + kManyHeads <= heads; h += kManyHeads) mix_tile<Rows, kManyHeads, 2, false>(tile, h, c, first, total);
+  for (; h + 4 <= heads; h += 4) mix_tile<Rows, 4, 2, false>(tile, h, c, first, total);
+  for (; h < heads; ++h) mix_tile<Rows, 1, 2, false>(tile, h, c, first, total);
+}
 
 /// All columns [0, n) of heads [0, heads).
 template <typename Rows>
 void mix_columns(const ValueTile& tile, int64_t heads, int64_t n, bool first, float (*total)[kValueColumns]) {
   int64_t c = 0;
-  for (; c + 2 * kWidth <= n; c += 2 * kWidth) {
-    int64_t h = 0;
-    for (; h + kManyHeads <= heads; h += kManyHeads) mix_tile<Rows, kManyHeads, 2>(tile, h, c, first, total);
-    for (; h + 4 <= heads; h += 4) mix_tile<Rows, 4, 2>(tile, h, c, first, total);
-    for (; h < heads; ++h) mix_tile<Rows, 1, 2>(tile, h, c, first, total);
-  }
+  for (; c + 2 * kWidth <= n; c += 2 * kWidth) mix_pair<Rows>(tile, heads, c, first, total);
   for (int64_t h = 0; h < heads; ++h) {
     for_lanes(n - c, [&](int64_t i, auto lanes) { mix_rest<Rows>(tile, h, c + i, first, total[h], lanes); });
   }
@@ -206,13 +227,17 @@ void mix_heads(const Unit& unit, int64_t h0, int64_t heads, const float* sum) {
   const int64_t head_bytes = unit.a.value_dim * Rows::kBytes, count = unit.visible.count();
   for (int64_t c0 = 0; c0 < unit.a.value_dim; c0 += kValueColumns) {
     const int64_t n = smaller(kValueColumns, unit.a.value_dim - c0);
+    const int64_t offset = unit.kv_head * head_bytes + c0 * Rows::kBytes;
+    ValueTile tile;
+    tile.group = unit.group;
+    unit.visible.addresses(unit.a.v, offset, 0, smaller(kTile, count), tile.at);
     for (int64_t e0 = 0; e0 < count; e0 += kTile) {
-      ValueTile tile;
       tile.entries = smaller(kTile, count - e0);
-      tile.group = unit.group;
       tile.p = unit.scores() + e0 * unit.group + h0;
-      unit.visible.addresses(unit.a.v, unit.kv_head * head_bytes + c0 * Rows::kBytes, e0, e0 + tile.entries, tile.at);
+      __builtin_memcpy(tile.next, tile.at, sizeof tile.next);
+      unit.visible.addresses(unit.a.v, offset, smaller(e0 + kTile, count), smaller(e0 + 2 * kTile, count), tile.next);
       mix_columns<Rows>(tile, heads, n, e0 == 0, total);
+      __builtin_memcpy(tile.at, tile.next, sizeof tile.at);
     }
     for (int64_t h = 0; h < heads; ++h) {
       float* out = unit.out(h0 + h) + c0;
