@@ -22,11 +22,10 @@ struct HttpOptions {
   uint16_t port = 8080;  // 0: any free one
   uint64_t body_bytes = 8 << 20;
   uint32_t header_bytes = 32 << 10;
-  int32_t connections = 256;   // more are answered 503 and closed
-  double header_seconds = 15;  // from the connection, or the last answer, to the end of the next request's head
-  double body_seconds = 60;    // for the whole body
-  double stall_seconds =
-      30;  // a reader that takes nothing of its answer for so long is given up, at the latest after twice that
+  int32_t connections = 256;        // more are answered 503 and closed
+  double header_seconds = 15;       // from the connection, or the last answer, to the end of the next request's head
+  double body_seconds = 60;         // for the whole body
+  double stall_seconds = 30;        // a reader that takes nothing for so long, or up to twice that, is given up
   size_t stream_bytes = 256 << 10;  // Exchange::has_room() is false above this
 };
 
