@@ -55,14 +55,8 @@ class Browser:
         shutil.rmtree(self.profile, ignore_errors=True)
 
     def open(self, url, width=1280, height=800, scheme="light"):
-        """The page in a new tab, with nothing kept from before."""
-        old = self.driver.current_window_handle
-        self.driver.switch_to.new_window("tab")
-        new = self.driver.current_window_handle
-        self.driver.switch_to.window(old)
-        self.driver.close()
-        self.driver.switch_to.window(new)
-        self.command("Storage.clearDataForOrigin", origin=url.rstrip("/"), storageTypes="all")
+        """The page, with nothing kept from before."""
+        self.js("addEventListener('pagehide', () => { sessionStorage.clear(); localStorage.clear(); })")
         self.command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
         self.scheme(scheme)
         self.driver.get_log("browser")

@@ -21,7 +21,7 @@ class Server:
 
     def __init__(self, *arguments, model=TINY, environment=None):
         self.process = subprocess.Popen(
-            [EVROS, "serve", str(model), "--port", "0", "--ctx", "1024", *arguments],
+            [EVROS, "serve", str(model), "--port", "0", *arguments],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**os.environ, **(environment or {})})
         self.log = ""
@@ -33,6 +33,7 @@ class Server:
             reader.start()
         if not self.ready.wait(60) or self.url is None:
             self.process.kill()
+            self.stop()
             raise RuntimeError(f"the server did not start: {self.log}")
 
     def _read(self, pipe):
@@ -60,8 +61,9 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise
-        for reader in self.readers:
+        for reader, pipe in zip(self.readers, (self.process.stdout, self.process.stderr)):
             reader.join(10)
+            pipe.close()
         return code
 
     def request(self, method, path, body=None, headers=None, timeout=60):

@@ -20,7 +20,7 @@ def texts(answer):
 
 
 class WithServer(unittest.TestCase):
-    arguments = ()
+    arguments = ("--ctx", "1024")
 
     @classmethod
     def setUpClass(cls):
@@ -155,7 +155,7 @@ class Client(WithServer):
 
 class Failure(WithServer):
     """users.md, "Failure, cancellation, load"."""
-    arguments = ("--parallel", "2", "--cached", "4", "--queue", "4")
+    arguments = ("--ctx", "1024", "--parallel", "2", "--cached", "4", "--queue", "4")
 
     def open_stream(self, **settings):
         body = json.dumps({"prompt": "Once upon a time", "max_tokens": 900, "stream": True, "ignore_eos": True, **settings}).encode()
@@ -243,11 +243,11 @@ class Failure(WithServer):
 
 
 class Endings(unittest.TestCase):
-    def stream(self, server, finished):
+    def stream(self, server, finished, tokens):
         client = openai.OpenAI(base_url=server.url + "/v1", api_key="x", max_retries=0)
         try:
             last = None
-            for chunk in client.completions.create(model="", prompt="Once", max_tokens=1000, stream=True,
+            for chunk in client.completions.create(model="", prompt="Once", max_tokens=tokens, stream=True,
                                                    extra_body={"ignore_eos": True}):
                 last = chunk
             finished.append(last.choices[0].finish_reason)
@@ -255,9 +255,9 @@ class Endings(unittest.TestCase):
             finished.append(str(error))
 
     def test_sigterm_lets_a_running_reply_end(self):
-        with Server() as server:
+        with Server("--ctx", "1024") as server:
             finished = []
-            thread = threading.Thread(target=self.stream, args=(server, finished))
+            thread = threading.Thread(target=self.stream, args=(server, finished, 60))
             thread.start()
             self.assertTrue(server.eventually(lambda: server.running() == 1, 10))
             self.assertEqual(server.stop(), 0)
@@ -265,9 +265,9 @@ class Endings(unittest.TestCase):
             self.assertEqual(finished, ["length"])
 
     def test_sigterm_with_no_grace_ends_a_running_reply_with_an_error(self):
-        with Server("--grace", "0.2") as server:
+        with Server("--grace", "0.2", "--ctx", "1024") as server:
             finished = []
-            thread = threading.Thread(target=self.stream, args=(server, finished))
+            thread = threading.Thread(target=self.stream, args=(server, finished, 1000))
             thread.start()
             self.assertTrue(server.eventually(lambda: server.running() == 1, 10))
             started = time.monotonic()
@@ -278,8 +278,8 @@ class Endings(unittest.TestCase):
             self.assertNotEqual(finished[0], "length")
 
     def test_sigterm_during_a_prefill_does_not_hang(self):
-        with Server("--grace", "0.2", "--ctx", "16384") as server:
-            body = {"prompt": "fox " * 15000, "max_tokens": 4}
+        with Server("--grace", "0.2", "--ctx", "4096") as server:
+            body = {"prompt": "fox " * 3500, "max_tokens": 4}
             with concurrent.futures.ThreadPoolExecutor() as pool:
                 answer = pool.submit(server.request, "POST", "/v1/completions", body)
                 self.assertTrue(server.eventually(lambda: server.running() == 1, 10))

@@ -64,7 +64,8 @@ class Exchange {
   virtual bool has_room() const = 0;
 
   /// `gone` is called once, on the server's thread, if the client leaves or stalls before the answer's end (at once when it
-  /// already has). `drained` is called there when has_room() becomes true again. Set both before anything is sent.
+  /// already has). A client that closes only its half of the connection has left too, unless respond() was called already.
+  /// Both functions are dropped with the answer's end, so they may hold the exchange. `drained` is called there when has_room() becomes true again. Set both before anything is sent.
   virtual void on_gone(std::function<void()> gone) = 0;
   virtual void on_drained(std::function<void()> drained) = 0;
 };
@@ -85,12 +86,13 @@ class HttpServer {
   virtual ~HttpServer() = default;
 
   virtual uint16_t port() const = 0;
-  /// The server's thread: serves until shut_down() has done its work.
+  /// The server's thread: serves until shut_down() has done its work. After that nothing is called any more, and exchanges
+  /// that are still held ignore what they are told.
   virtual void run() = 0;
   /// From any thread, also again: accepts no more, closes idle connections, lets answers under way end, and cuts off what
   /// is left after `grace_seconds`; then run() returns.
   virtual void shut_down(double grace_seconds) = 0;
-  /// Runs `work` on the server's thread, soon.
+  /// Runs `work` on the server's thread, soon; work posted by one thread runs in its order. Dropped once run() is over.
   virtual void post(std::function<void()> work) = 0;
   /// Calls `handler` on the server's thread for SIGTERM and SIGINT. At most once.
   virtual void on_signal(std::function<void(int)> handler) = 0;

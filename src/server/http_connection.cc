@@ -218,7 +218,9 @@ void HttpConnection::update() {
 
 void HttpConnection::begin_answer(HttpResponse response, bool streamed) {
   HttpFraming framing;
-  if (streamed) framing.body = http11_ ? HttpFraming::Body::chunked : HttpFraming::Body::to_end;
+  if (is_bodiless(response.status)) to_head_ = true;
+  if (streamed && !is_bodiless(response.status))
+    framing.body = http11_ ? HttpFraming::Body::chunked : HttpFraming::Body::to_end;
   keep_alive_ = keep_alive_ && !hub_.draining && framing.body != HttpFraming::Body::to_end;
   framing.keep_alive = keep_alive_;
   framing.http11 = http11_;
@@ -226,7 +228,7 @@ void HttpConnection::begin_answer(HttpResponse response, bool streamed) {
   streamed_ = streamed;
   chunked_ = framing.body == HttpFraming::Body::chunked;
   out_.push(response_head(response, framing, std::chrono::system_clock::now()));
-  if (!to_head_ && !is_bodiless(response.status)) out_.push(std::move(response.body));
+  if (!to_head_) out_.push(std::move(response.body));
 }
 
 void HttpConnection::push_pieces(std::string pieces) {

@@ -119,7 +119,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   uint64_t written_ = 0;            // bytes given to the system since the connection's begin,
   uint64_t taken_ = 0;              // and how many of them the client had at the last deadline
   std::shared_ptr<HttpTalk> talk_;  // none for a refusal
-  bool http11_ = true, keep_alive_ = true, to_head_ = false;
+  bool http11_ = true, keep_alive_ = true;
+  bool to_head_ = false;  // an answer without a body, whatever its head says
   bool begun_ = false, chunked_ = false, streamed_ = false, ended_ = false;  // its head is queued..., its end is queued
 };
 

@@ -3,8 +3,7 @@
 
 #include <sys/resource.h>
 
-#include <future>
-
+#include "base/rng.h"
 #include "server/http_testing.h"
 
 namespace evros::server {
@@ -221,6 +220,54 @@ TEST(Http, ConnectionsAboveTheLimitAreAnswered503AndTheOthersGoOn) {
   EXPECT_EQ(ask(server.port(), get("/")).status, 200);
   EXPECT_EQ(server->stats().accepted, 3u);
   EXPECT_EQ(server->stats().refused, 10u);
+}
+
+TEST(Http, FloodOfConnectionsAboveTheLimitIsShedAndTheServerGoesOn) {
+  HttpOptions options = quick_options();
+  options.connections = 1;
+  TestServer server(echo, options);
+  {
+    Client served(server.port());
+    ASSERT_TRUE(eventually([&] { return server->stats().connections == 1; }));
+    std::vector<Client> flood;  // they neither read nor leave
+    for (int i = 0; i < 150; ++i) flood.emplace_back(server.port());
+    EXPECT_TRUE(eventually([&] { return server->stats().refused == 150; }));
+    served.send(get("/"));
+    EXPECT_EQ(served.read_answer().status, 200);
+  }
+  EXPECT_TRUE(server.idle());
+  EXPECT_EQ(ask(server.port(), get("/")).status, 200);
+}
+
+TEST(Http, GarbageIsRefusedOrCutAndTheServerGoesOn) {
+  TestServer server(echo);
+  for (uint32_t i = 0; i < 200; ++i) {
+    std::string bytes;
+    for (uint32_t word = 0; word < i; ++word)
+      for (const uint32_t bits : philox({word}, {i})) bytes.append(reinterpret_cast<const char*>(&bits), 4);
+    Client client(server.port());
+    client.send(i % 2 ? bytes + "\r\n\r\n" : get("/") + bytes);
+    client.close_half();
+    const Answer answer = client.read_answer();
+    EXPECT_TRUE(answer.status == 0 || answer.status == 200 || answer.status == 400) << answer.status;
+  }
+  EXPECT_TRUE(server.idle());
+  EXPECT_EQ(ask(server.port(), get("/")).status, 200);
+}
+
+TEST(Http, AnswerWithoutABodyHasNoneAlsoAsAStream) {
+  TestServer server([](const std::shared_ptr<Exchange>& exchange) {
+    if (exchange->request().path == "/next") return echo(exchange);
+    exchange->begin_stream(text("no", 204));
+    exchange->send("body");
+    exchange->end_stream();
+  });
+  Client client(server.port());
+  client.send(get("/") + get("/next"));
+  const Answer answer = client.read_answer();
+  EXPECT_EQ(answer.status, 204);
+  EXPECT_EQ(answer.headers.count("transfer-encoding") + answer.headers.count("content-length"), 0u);
+  EXPECT_EQ(client.read_answer().body, "GET /next?|");
 }
 
 TEST(Http, ClientThatClosesItsHalfAfterTheRequestStillGetsAQuickAnswer) {

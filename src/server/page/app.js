@@ -136,6 +136,7 @@ onKeyWanted(askKey);
 $('key-form').addEventListener('submit', (event) => {
   event.preventDefault();
   showPanel(null);
+  $('prompt').focus();
   greet();
   keyGiven();
 });
