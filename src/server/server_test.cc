@@ -124,7 +124,7 @@ TEST(Service, RepliesAreTheEnginesOwn) {
   params.max_tokens = 12;
   const std::string greedy = alone(prompt, params).text;
   const json::value answer =
-      shared().post("/v1/completions", R"({"prompt":"Once upon a time","max_tokens":6,"temperature":0})");
+      shared().post("/v1/completions", R"({"prompt":"Once upon a time","max_tokens":12,"temperature":0})");
   EXPECT_EQ(std::string(answer.at("choices").at(0).at("text").as_string()), greedy);
   EXPECT_EQ(answer.at("usage").at("prompt_tokens").as_int64(), static_cast<int64_t>(prompt.size()));
   EXPECT_EQ(answer.at("usage").at("completion_tokens").as_int64(), 12);
