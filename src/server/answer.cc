@@ -39,8 +39,11 @@ Answer::Answer(std::shared_ptr<Exchange> exchange, Metrics& metrics, const Log& 
 void Answer::log(int status, std::string_view note) {
   metrics_.response(status);
   if (!log_ || (quiet_ && status < 400)) return;
-  log_(cat(loggable(request().method), ' ', loggable(request().path), ' ', status, ' ', id_, note.empty() ? "" : " ",
-           note));
+  std::string line = cat(loggable(request().method), ' ', loggable(request().path), ' ', status, ' ', id_,
+                         note.empty() ? "" : " ", note);
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }, ' ');
+  log_(line);
 }
 
 void Answer::respond(int status, std::string body, std::string_view note, std::string content_type) {

@@ -25,7 +25,7 @@ struct HttpOptions {
   int32_t connections = 256;        // more are answered 503 and closed
   double header_seconds = 15;       // from the connection, or the last answer, to the end of the next request's head
   double body_seconds = 60;         // for the whole body
-  double stall_seconds = 30;        // an answer of which the reader took nothing for so long is given up
+  double stall_seconds = 30;        // a reader that takes nothing for so long, or up to twice that, is given up
   size_t stream_bytes = 256 << 10;  // Exchange::has_room() is false above this
 };
 

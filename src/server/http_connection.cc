@@ -75,13 +75,6 @@ HttpConnection::HttpConnection(HttpHub& hub, HttpSocket socket)
   if (!error) peer_ = end.address().to_string();
 }
 
-void HttpConnection::serve() { await_request(); }
-
-void HttpConnection::turn_away() {
-  refused_ = true;
-  refuse({503, "too_many_connections", "the server has no more connections to give; try again later"});
-}
-
 template <typename Work>
 void HttpConnection::within_memory(Work work) {
   try {
@@ -89,6 +82,17 @@ void HttpConnection::within_memory(Work work) {
   } catch (const std::bad_alloc&) {
     cut();
   }
+}
+
+void HttpConnection::serve() {
+  within_memory([this] { await_request(); });
+}
+
+void HttpConnection::turn_away() {
+  refused_ = true;
+  within_memory([this] {
+    refuse({503, "too_many_connections", "the server has no more connections to give; try again later"});
+  });
 }
 
 // ---- reading
@@ -183,7 +187,10 @@ void HttpConnection::start_exchange() {
   phase_ = Phase::answer;
   clear_deadline();
   talk_ = std::make_shared<HttpTalk>(std::move(request), hub_.options.stream_bytes, hub_.loop);
-  talk_->set_wake([this] { within_memory([this] { update(); }); });
+  talk_->set_wake([this] {
+    const auto self = shared_from_this();  // update() may end the connection
+    within_memory([this] { update(); });
+  });
   ++hub_.exchanges;
   hub_.handler(make_exchange(talk_));
 }
