@@ -1,5 +1,8 @@
 #include "engine/weight_loader.h"
 
+#include <algorithm>
+#include <atomic>
+
 #include "base/str.h"
 #include "kernels/derive.h"
 #include "kernels/layout.h"
@@ -49,23 +52,34 @@ Result<std::byte*> WeightLoader::allocate(uint64_t bytes, const std::string& nam
   return buffers_.back().data();
 }
 
+// Brings whole strips into the layout. False when a number or scale is not finite.
+bool WeightLoader::pack(const format::Tensor& tensor, std::span<const std::byte> stored, std::span<std::byte> packed) {
+  const auto row_bytes = static_cast<int64_t>(format::row_bytes(tensor.type, tensor.ne[0]));
+  const int64_t rows = static_cast<int64_t>(stored.size()) / row_bytes;
+  std::atomic<bool> finite{true};
+  pool_->parallel((rows + kernels::kStripRows - 1) / kernels::kStripRows, [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * kernels::kStripRows, count = std::min(end * kernels::kStripRows, rows) - first;
+    const auto part = stored.subspan(static_cast<size_t>(first * row_bytes), static_cast<size_t>(count * row_bytes));
+    if (!kernels::scales_finite(tensor.type, part)) finite = false;
+    kernels::pack_rows(tensor.type, count, row_bytes, part.data(), packed.data() + first * row_bytes);
+  });
+  return finite;
+}
+
 Result<model::Matrix> WeightLoader::matrix(const std::string& name) {
   EVROS_ASSIGN(const format::Tensor* tensor, find_tensor(file_, name));
   CHECK(tensor->derive == format::Derive::none);
   EVROS_ASSIGN(std::byte * data, allocate(tensor->bytes(), name));
   std::vector<std::byte> staging, packed;
-  const uint64_t row = format::row_bytes(tensor->type, tensor->ne[0]);
   for (uint64_t at = 0; at < tensor->bytes();) {
     const uint64_t n = read_step(*tensor, at);
     staging.resize(n);
     packed.resize(n);
     EVROS_TRY(file_.read(*tensor, at, staging));
-    if (!kernels::scales_finite(tensor->type, staging)) {
+    if (!pack(*tensor, staging, packed)) {
       return Error{Code::bad_file,
                    cat(file_.path(), ": tensor ", name, " holds a value or scale that is NaN or infinite")};
     }
-    kernels::pack_rows(tensor->type, static_cast<int64_t>(n / row), static_cast<int64_t>(row), staging.data(),
-                       packed.data());
     EVROS_TRY(device_.upload(data + at, packed));
     at += n;
   }

@@ -2,11 +2,13 @@
 // the kernels (kernels/layout.h) or (vectors) dequantised with its derivation applied.
 #pragma once
 
-#include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "device/device.h"
+#include "device/pool.h"
 #include "format/model_file.h"
 #include "model/weights.h"
 
@@ -15,18 +17,24 @@ namespace evros::engine {
 class WeightLoader : public model::TensorSource {
  public:
   /// Both outlive the loader; the loader outlives the bound weights.
-  WeightLoader(const format::ModelFile& file, device::Device& device) : file_(file), device_(device) {}
+  /// Weights are checked and brought into the layout on `threads` threads, which end with finish().
+  WeightLoader(const format::ModelFile& file, device::Device& device, int threads)
+      : file_(file), device_(device), pool_(std::in_place, threads) {}
 
   Result<model::Matrix> matrix(const std::string& name) override;
   Result<const float*> vector(const std::string& name) override;
+  /// Nothing more will be asked for.
+  void finish() { pool_.reset(); }
   /// Device bytes taken so far.
   uint64_t bytes() const { return bytes_; }
 
  private:
   Result<std::byte*> allocate(uint64_t bytes, const std::string& name);
+  bool pack(const format::Tensor& tensor, std::span<const std::byte> stored, std::span<std::byte> packed);
 
   const format::ModelFile& file_;
   device::Device& device_;
+  std::optional<device::Pool> pool_;
   std::vector<device::Buffer> buffers_;
   uint64_t bytes_ = 0;
 };
