@@ -234,7 +234,7 @@ void add_serve(CLI::App& root, ServeArguments& a) {
       ->transform(number<int32_t>(0, 1024));
   app.add_option("--queue", a.queue, "requests that may wait; further ones are refused (429)")
       ->capture_default_str()
-      ->transform(number<int32_t>(0, 1 << 20));
+      ->transform(number<int32_t>(1, 1 << 20));
   CLI::Option* key =
       app.add_option("--api-key", a.api_key,
                      "key that requests must carry; others on this machine can see it here, so rather use "
