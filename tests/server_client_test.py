@@ -312,6 +312,23 @@ class Safety(unittest.TestCase):
             Server("--host", "0.0.0.0")
         self.assertIn("--insecure", str(refused.exception))
 
+    def test_keys_and_origins_that_no_request_can_match_are_refused_at_the_start(self):
+        for arguments, environment, word in (((), {"EVROS_API_KEY": " "}, "API key"), (("--api-key", "two words"), {}, "API key"),
+                                             (("--cors-origin", "chat.example"), {}, "--cors-origin"),
+                                             (("--cors-origin", "https://chat.example/"), {}, "--cors-origin")):
+            with self.assertRaises(RuntimeError) as refused:
+                Server(*arguments, environment=environment)
+            self.assertIn(word, str(refused.exception))
+            self.assertNotIn("two words", str(refused.exception))
+
+    def test_a_log_that_nobody_reads_any_more_ends_nothing(self):
+        with Server() as server:
+            server.process.stderr.close()
+            for _ in range(3):
+                self.assertEqual(server.request("GET", "/nope")[0], 404)
+            self.assertEqual(server.request("POST", "/v1/completions", {"prompt": "a", "max_tokens": 2})[0], 200)
+            self.assertIsNone(server.process.poll())
+
     def test_paths_lead_nowhere(self):
         with Server() as server:
             for path in ("/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/v1/models/..%2f..%2fetc", "/app.js%00.html"):

@@ -1,7 +1,7 @@
 // The sparse file of the real shape: what the published facts say about it (docs/model.md), and that reading it works.
 #include "ops/synth.h"
 
-#include <chrono>
+#include <ctime>
 #include <map>
 
 #include "engine/engine.h"
@@ -107,10 +107,11 @@ TEST_F(Synth, TakesAlmostNoDisk) {
   EXPECT_GT(taken, uint64_t{1} << 20);
 }
 
+// In seconds of work, not of the clock: a busy machine must not fail it.
 TEST_F(Synth, OpensInAMoment) {
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   const auto again = open_or_die(io::real_io(), summary_.paths[2]);  // any file of the set
-  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 2.0);
+  EXPECT_LT(std::clock() - start, 2 * CLOCKS_PER_SEC);
   EXPECT_EQ(again->tensors().size(), 1224u);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <new>
 
 #include "base/str.h"
 
@@ -22,14 +23,34 @@ std::string decimal(double value) {
 class Call::Part : public engine::Listener {
  public:
   Part(std::shared_ptr<Call> call, int32_t first_choice) : call_(std::move(call)), first_(first_choice) {}
-  void started(const engine::Started& started) override { call_->started(started); }
-  void piece(int32_t choice, const engine::Piece& piece) override { call_->piece(first_ + choice, piece); }
-  void ended(const engine::ReplyEnd& end) override { call_->ended(first_ + end.choice, end); }
-  void done() override { call_->done(); }
-  void failed(const Error& error) override { call_->fail(from_engine(error, call_->room_.draining)); }
+  void started(const engine::Started& started) override {
+    within_memory([&] { call_->started(started); });
+  }
+  void piece(int32_t choice, const engine::Piece& piece) override {
+    within_memory([&] { call_->piece(first_ + choice, piece); });
+  }
+  void ended(const engine::ReplyEnd& end) override {
+    within_memory([&] { call_->ended(first_ + end.choice, end); });
+  }
+  void done() override {
+    within_memory([&] { call_->done(); });
+  }
+  void failed(const Error& error) override {
+    within_memory([&] { call_->fail(from_engine(error, call_->room_.draining)); });
+  }
   bool has_room() const override { return call_->answer_->has_room(); }
 
  private:
+  /// Memory that runs out while an answer is written costs this call, not the engine.
+  template <typename Act>
+  void within_memory(const Act& act) {
+    try {
+      act();
+    } catch (const std::bad_alloc&) {
+      call_->give_up();
+    }
+  }
+
   std::shared_ptr<Call> call_;
   int32_t first_;
 };
@@ -143,6 +164,16 @@ void Call::fail(const ApiError& error) {
     }
   }
   cancel(others);
+}
+
+/// There is no memory to tell anything: the exchange, let go with the call, tells that something failed.
+void Call::give_up() {
+  std::vector<engine::RequestId> all;
+  {
+    const std::lock_guard lock(mutex_);
+    all = close();
+  }
+  cancel(all);
 }
 
 void Call::gone() {

@@ -49,6 +49,7 @@ class Call : public std::enable_shared_from_this<Call> {
   void ended(int32_t choice, const engine::ReplyEnd& end);
   void done();
   void fail(const ApiError& error);
+  void give_up();
   void gone();
 
   // With the lock held.

@@ -39,7 +39,7 @@ text::TokenizerSpec small_spec() {
   return spec;
 }
 
-const ModelText& model() {
+const ModelText& small_model() {
   static const ModelText made = [] {
     ModelText out{.tokenizer = text::Tokenizer::create(small_spec()).value(),
                   .chat = text::ChatFormat::create("").value()};
@@ -67,10 +67,10 @@ void check_refusal(const ApiError& error) {
 void check_completion(const Completion& completion) {
   CHECK(!completion.requests.empty() && completion.format != nullptr);
   for (const engine::Request& request : completion.requests) {
-    CHECK(!request.prompt.empty() && static_cast<int64_t>(request.prompt.size()) <= model().context);
-    for (const int32_t id : request.prompt) CHECK(model().tokenizer.contains(id));
+    CHECK(!request.prompt.empty() && static_cast<int64_t>(request.prompt.size()) <= small_model().context);
+    for (const int32_t id : request.prompt) CHECK(small_model().tokenizer.contains(id));
     CHECK(request.n >= 1 && request.n <= 16 && request.reply.stop.size() <= 16);
-    CHECK(engine::validate(request.reply, model().vocab).ok());
+    CHECK(engine::validate(request.reply, small_model().vocab).ok());
     int64_t before = 0;
     for (const int64_t at : request.keep_at) {
       CHECK(at > before && at <= static_cast<int64_t>(request.prompt.size()));
@@ -85,12 +85,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(bytes), size);
   for (const auto read : {read_chat, read_completions}) {
     Completion completion;
-    const Refusal wrong = read(body, model(), completion);
+    const Refusal wrong = read(body, small_model(), completion);
     wrong ? check_refusal(*wrong) : check_completion(completion);
   }
   for (const auto convert : {tokenize, detokenize}) {
     std::string answer;
-    if (const Refusal wrong = convert(body, model(), answer)) check_refusal(*wrong);
+    if (const Refusal wrong = convert(body, small_model(), answer)) check_refusal(*wrong);
   }
   return 0;
 }

@@ -69,7 +69,6 @@ class ServiceImpl final : public Service {
 
   // On the HTTP thread.
   void handle(const std::shared_ptr<Answer>& answer);
-  void preflight(Answer& answer);
   void serve_page(Answer& answer, const PageFile& file);
   void health(const std::shared_ptr<Answer>& answer);
   void metrics(const std::shared_ptr<Answer>& answer);
@@ -161,10 +160,10 @@ void ServiceImpl::handle(const std::shared_ptr<Answer>& answer) {
          .message = cat("there is nothing at ", json_quote(request.path), "; docs/api.md lists what there is"),
          .code = "not_found"});
   }
-  if (method == "OPTIONS") return preflight(*answer);
   const std::string_view wanted = route == nullptr ? "GET" : route->method;
   if (method != wanted) {
-    answer->add_headers({{"allow", std::string(wanted) + (wanted == "GET" ? ", HEAD, OPTIONS" : ", OPTIONS")}});
+    answer->add_headers({{"allow", wanted == "GET" ? "GET, HEAD, OPTIONS" : cat(wanted, ", OPTIONS")}});
+    if (method == "OPTIONS") return answer->respond(204, "");  // what a browser asks first
     return answer->refuse({.status = 405,
                            .message = cat("the method is ", json_quote(request.method), "; wanted is ", wanted),
                            .code = "method_not_allowed"});
@@ -176,11 +175,6 @@ void ServiceImpl::handle(const std::shared_ptr<Answer>& answer) {
   }
   if (const Refusal wrong = check_content(request)) return answer->refuse(*wrong);
   (this->*route->run)(answer);
-}
-
-void ServiceImpl::preflight(Answer& answer) {
-  answer.add_headers({{"allow", "GET, HEAD, POST, OPTIONS"}});
-  answer.respond(204, "");
 }
 
 void ServiceImpl::serve_page(Answer& answer, const PageFile& file) {
@@ -251,8 +245,7 @@ void ServiceImpl::prepare(const std::shared_ptr<Answer>& answer, std::function<v
     if (*gone) return answer->log_gone("the connection ended before the request was read");
     try {
       work(*answer);
-    } catch (const std::bad_alloc&) {
-      answer->refuse(from_engine({Code::out_of_memory, "there is not enough memory to read this request"}));
+    } catch (const std::bad_alloc&) {  // the exchange, let go without an answer, says 500
     }
   });
   if (!accepted)
@@ -320,7 +313,10 @@ void ServiceImpl::run_clock() {
   while (!changed_.wait_for(lock, kTick, [this] { return finished_; })) {
     const bool late = drain_until_ns_ != 0 && io_.now_ns() >= drain_until_ns_;
     lock.unlock();
-    keep_calls_alive();
+    try {
+      keep_calls_alive();
+    } catch (const std::bad_alloc&) {  // the next tick tries again
+    }
     if (late && !std::exchange(stopped, true)) {
       scheduler_.stop();
       http_->shut_down(kFlushSeconds);  // also if the engine does not come back

@@ -96,6 +96,9 @@ Result<ToolCall> parse_call(const Value& call, const std::string& where) {
   if (!call.is_map()) return bad(where, cat("is ", shown(call), "; wanted is an object"));
   ToolCall out;
   EVROS_ASSIGN(out.id, string_member(call, "id", where));
+  EVROS_ASSIGN(const std::string type, string_member(call, "type", where));
+  if (!type.empty() && type != "function")
+    return bad(cat(where, ".type"), cat("is ", detail::quote(type), "; wanted is \"function\""));
   const Value* function = member(call, "function");
   const Value& body = function ? *function : call;  // some writers leave the wrapper out
   if (!body.is_map()) return bad(cat(where, ".function"), cat("is ", shown(body), "; wanted is an object"));

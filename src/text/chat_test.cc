@@ -112,6 +112,10 @@ TEST(Chat, ErrorsInMessagesNameThePlace) {
       {R"([{"role":"user","content":[{"type":"text"}]}])", "messages[0].content[0].text is missing"},
       {R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{"}}]}])",
        "messages[0].tool_calls[0].function.arguments"},
+      {R"([{"role":"assistant","tool_calls":[{"type":{},"function":{"name":"f"}}]}])",
+       "messages[0].tool_calls[0].type"},
+      {R"([{"role":"assistant","tool_calls":[{"type":"king","function":{"name":"f"}}]}])",
+       "messages[0].tool_calls[0].type is \"king\""},
       {R"([{"role":"assistant","tool_calls":[{"function":{}}]}])",
        "messages[0].tool_calls[0].function.name is missing"},
   };
