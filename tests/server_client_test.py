@@ -3,14 +3,19 @@
 
 import concurrent.futures
 import json
+import os
+import re
 import socket
+import subprocess
 import threading
 import time
 import unittest
+import urllib.error
+import urllib.request
 
 import openai
 
-from server import Server, TINY
+from server import EVROS, Server, TINY
 
 STORY = [{"role": "user", "content": "Tell me a story about a little fox."}]
 
@@ -322,12 +327,20 @@ class Safety(unittest.TestCase):
             self.assertNotIn("two words", str(refused.exception))
 
     def test_a_log_that_nobody_reads_any_more_ends_nothing(self):
-        with Server() as server:
-            server.process.stderr.close()
+        reader, writer = os.pipe()
+        process = subprocess.Popen([EVROS, "serve", str(TINY), "--port", "0"], stdout=subprocess.PIPE, stderr=writer, text=True)
+        os.close(writer)
+        os.close(reader)
+        try:
+            url = re.search(r"http://\S+:\d+", process.stdout.readline()).group(0)
             for _ in range(3):
-                self.assertEqual(server.request("GET", "/nope")[0], 404)
-            self.assertEqual(server.request("POST", "/v1/completions", {"prompt": "a", "max_tokens": 2})[0], 200)
-            self.assertIsNone(server.process.poll())
+                with self.assertRaises(urllib.error.HTTPError) as answer:
+                    urllib.request.urlopen(url + "/nope", timeout=60)
+                self.assertEqual(answer.exception.code, 404)
+        finally:
+            process.terminate()
+            self.assertEqual(process.wait(60), 0)
+            process.stdout.close()
 
     def test_paths_lead_nowhere(self):
         with Server() as server:
