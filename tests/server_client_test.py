@@ -317,6 +317,24 @@ class Safety(unittest.TestCase):
             Server("--host", "0.0.0.0")
         self.assertIn("--insecure", str(refused.exception))
 
+    def test_too_little_memory_for_threads_is_a_sentence_and_no_crash(self):
+        served = 0
+        for kilobytes in range(180000, 240000, 3000):  # threads have stacks of 8 MiB, so every one of them is refused somewhere
+            process = subprocess.Popen(["bash", "-c", f'ulimit -v {kilobytes}; exec "$0" serve "$1" --port 0', EVROS, str(TINY)],
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            try:
+                _, said = process.communicate(timeout=1)
+                self.assertEqual(process.returncode, 1, said)
+                self.assertRegex(said, r"^evros: [^\n]+\n$")
+            except subprocess.TimeoutExpired:
+                process.terminate()
+                process.communicate(timeout=60)
+                self.assertEqual(process.returncode, 0)
+                served += 1
+            if served == 3:
+                break
+        self.assertGreater(served, 0, "the range ends too early")
+
     def test_keys_and_origins_that_no_request_can_match_are_refused_at_the_start(self):
         for arguments, environment, word in (((), {"EVROS_API_KEY": " "}, "API key"), (("--api-key", "two words"), {}, "API key"),
                                              (("--cors-origin", "chat.example"), {}, "--cors-origin"),

@@ -347,7 +347,7 @@ void ServiceImpl::join() {
     finished_ = true;
   }
   changed_.notify_all();
-  clock_thread_.join();
+  if (clock_thread_.joinable()) clock_thread_.join();  // not when the system refused it
   preparer_.reset();
 }
 
