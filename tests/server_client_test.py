@@ -3,14 +3,19 @@
 
 import concurrent.futures
 import json
+import os
+import re
 import socket
+import subprocess
 import threading
 import time
 import unittest
+import urllib.error
+import urllib.request
 
 import openai
 
-from server import Server, TINY
+from server import EVROS, Server, TINY
 
 STORY = [{"role": "user", "content": "Tell me a story about a little fox."}]
 
@@ -311,6 +316,52 @@ class Safety(unittest.TestCase):
         with self.assertRaises(RuntimeError) as refused:
             Server("--host", "0.0.0.0")
         self.assertIn("--insecure", str(refused.exception))
+
+    def test_too_little_memory_for_threads_is_a_sentence_and_no_crash(self):
+        served = 0
+        for kilobytes in range(180000, 240000, 3000):  # threads have stacks of 8 MiB, so every one of them is refused somewhere
+            process = subprocess.Popen(["bash", "-c", f'ulimit -v {kilobytes}; exec "$0" serve "$1" --port 0', EVROS, str(TINY)],
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            listens = re.search(r"http://\S+:\d+", process.stdout.readline())
+            try:
+                if listens is None:
+                    raise ConnectionError
+                urllib.request.urlopen(listens.group(0) + "/health", timeout=60).close()
+                process.terminate()
+                served += 1
+            except OSError:  # it has ended
+                self.assertEqual(process.wait(60), 1)
+            _, said = process.communicate(timeout=60)
+            self.assertRegex(said, r"^evros: [^\n]+\n$" if process.returncode else r"^$")
+            self.assertIn(process.returncode, (0, 1))
+            if served == 3:
+                break
+        self.assertGreater(served, 0, "the range ends too early")
+
+    def test_keys_and_origins_that_no_request_can_match_are_refused_at_the_start(self):
+        for arguments, environment, word in (((), {"EVROS_API_KEY": " "}, "API key"), (("--api-key", "two words"), {}, "API key"),
+                                             (("--cors-origin", "chat.example"), {}, "--cors-origin"),
+                                             (("--cors-origin", "https://chat.example/"), {}, "--cors-origin")):
+            with self.assertRaises(RuntimeError) as refused:
+                Server(*arguments, environment=environment)
+            self.assertIn(word, str(refused.exception))
+            self.assertNotIn("two words", str(refused.exception))
+
+    def test_a_log_that_nobody_reads_any_more_ends_nothing(self):
+        reader, writer = os.pipe()
+        process = subprocess.Popen([EVROS, "serve", str(TINY), "--port", "0"], stdout=subprocess.PIPE, stderr=writer, text=True)
+        os.close(writer)
+        os.close(reader)
+        try:
+            url = re.search(r"http://\S+:\d+", process.stdout.readline()).group(0)
+            for _ in range(3):
+                with self.assertRaises(urllib.error.HTTPError) as answer:
+                    urllib.request.urlopen(url + "/nope", timeout=60)
+                self.assertEqual(answer.exception.code, 404)
+        finally:
+            process.terminate()
+            self.assertEqual(process.wait(60), 0)
+            process.stdout.close()
 
     def test_paths_lead_nowhere(self):
         with Server() as server:

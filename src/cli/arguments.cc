@@ -245,7 +245,7 @@ void add_serve(CLI::App& root, ServeArguments& a) {
       ->excludes(key);
   app.add_flag("--insecure", a.insecure, "serve an address that others reach without a key");
   add_list(app, "--cors-origin", a.cors_origins,
-           "let pages of this origin (https://chat.example) use the server, * all; may be repeated")
+           "let pages of this origin (https://chat.example, no path) use the server, * all; may be repeated")
       ->check(not_empty());
   add_list(app, "--alias", a.aliases, "another name of the model; may be repeated")->check(not_empty());
   app.add_option("--max-body-mb", a.max_body_mb, "longest request in MiB")

@@ -1,4 +1,5 @@
 // evros serve: the API, the page and the metrics of one model over HTTP.
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 
@@ -76,6 +77,7 @@ Status serve_model(const ServeArguments& a) {
   EVROS_ASSIGN(const auto service,
                server::Service::start(*engine, std::move(tokenizer), std::move(chat), io::real_io(), options));
   service->drain_on_signals();
+  std::signal(SIGPIPE, SIG_IGN);  // whoever read the log has ended; the replies go on
   const bool v6 = a.host.find(':') != std::string::npos;
   std::printf("evros serve: http://%s%s%s:%d (%s, %d replies at once, context %lld)\n", v6 ? "[" : "", a.host.c_str(),
               v6 ? "]" : "", service->port(), options.names[0].c_str(), a.parallel,
