@@ -20,7 +20,7 @@ from reference import checkpoint, gguf_files
 EVROS = os.environ["EVROS"]
 MICRO = os.path.join(os.environ["EVROS_SOURCE_DIR"], "tests", "data", "micro", "hf")
 TINY = os.path.join(os.environ["EVROS_SOURCE_DIR"], "models", "evros-tiny")
-GGUF = os.path.join(os.environ["EVROS_BINARY_DIR"], "micro_gguf", "gguf", "micro-f32.gguf")
+GGUF = os.path.join(os.environ["EVROS_BINARY_DIR"], "micro", "gguf", "micro-f32.gguf")
 HUGE = 1 << 62
 
 
