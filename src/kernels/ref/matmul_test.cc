@@ -186,22 +186,23 @@ TEST(Quantize, ReportsWhatIsNotFiniteForThatSequenceAlone) {
   }
 }
 
-/// The relative error of y against experts computed in double: root of the squares' sums.
-double expert_error(const Weights& gate, const Weights& up, const Weights& down, int64_t ff, int64_t hidden,
-                    const Floats& x, const std::vector<int32_t>& ids, const Floats& weights, int64_t used,
-                    const Floats& y) {
+/// Root mean square distance of y from the experts' outputs in double, as a share of their size.
+double experts_error(const Weights& gate, const Weights& up, const Weights& down, const Floats& x,
+                     const std::vector<int32_t>& ids, const Floats& weights, const Floats& y, int64_t hidden,
+                     int64_t ff) {
+  const int64_t rows = static_cast<int64_t>(y.size()) / hidden, used = static_cast<int64_t>(ids.size()) / rows;
   double error = 0, size = 0;
-  for (int64_t r = 0; r * hidden < static_cast<int64_t>(y.size()); ++r) {
+  for (int64_t r = 0; r < rows; ++r) {
     std::vector<double> exact(hidden);
-    for (int64_t rank = 0; rank < used; ++rank) {
-      const int64_t e = ids[r * used + rank];
+    for (int64_t pair = r * used; pair < (r + 1) * used; ++pair) {
+      const int64_t e = ids[pair];
       for (int64_t f = 0; f < ff; ++f) {
         double g = 0, u = 0;
         for (int64_t i = 0; i < hidden; ++i) {
           g += static_cast<double>(gate.values[(e * ff + f) * hidden + i]) * x[r * hidden + i];
           u += static_cast<double>(up.values[(e * ff + f) * hidden + i]) * x[r * hidden + i];
         }
-        const double h = g / (1 + std::exp(-g)) * u * weights[r * used + rank];
+        const double h = g / (1 + std::exp(-g)) * u * weights[pair];
         for (int64_t i = 0; i < hidden; ++i) exact[i] += h * down.values[(e * hidden + i) * ff + f];
       }
     }
@@ -268,7 +269,7 @@ TEST(Experts, AgreeWithDoubleAndAreTheSameEverywhere) {
         return Output{.floats = y, .integers = {}, .bytes = {}, .status = batch.status};
       });
       EXPECT_EQ(out.status[0], 0u);
-      const double error = expert_error(gate, up, down, ff, hidden, x, ids, weights, used, out.floats);
+      const double error = experts_error(gate, up, down, x, ids, weights, out.floats, hidden, ff);
       EXPECT_LT(error, integers ? 0.02 : 1e-6) << static_cast<int>(type);
     }
   }
