@@ -250,6 +250,25 @@ class Failure(WithServer):
                 float(line.rsplit(" ", 1)[1])
 
 
+class Pool(WithServer):
+    """Room for one context, shared by two replies."""
+    arguments = ("--ctx", "1024", "--parallel", "2", "--cached", "4", "--pool", "1024")
+
+    def test_what_cannot_fit_even_alone_is_refused_with_numbers_before_any_work(self):
+        chunks = self.server.status()["totals"]["chunks"]
+        status, _, body = self.server.request("POST", "/v1/completions", {"prompt": "Hi", "n": 2, "max_tokens": 1000})
+        self.assertEqual(status, 507, body)
+        self.assertRegex(json.loads(body)["error"]["message"], r"needs \d+ pages of \d+ tokens; there are \d+")
+        self.assertEqual(self.server.status()["totals"]["chunks"], chunks)
+
+    def test_what_fits_alone_waits_for_its_turn(self):
+        ask = {"prompt": "Once upon a time", "max_tokens": 900, "ignore_eos": True, "seed": 3}
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            both = [pool.submit(self.server.request, "POST", "/v1/completions", ask) for _ in range(2)]
+            answers = [json.loads(answer.result(120)[2]) for answer in both]
+        self.assertEqual(answers[0]["choices"], answers[1]["choices"])
+
+
 class Endings(unittest.TestCase):
     def stream(self, server, finished, tokens):
         client = openai.OpenAI(base_url=server.url + "/v1", api_key="x", max_retries=0)

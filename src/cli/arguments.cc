@@ -232,6 +232,10 @@ void add_serve(CLI::App& root, ServeArguments& a) {
   app.add_option("--cached", a.cached, "prompts kept for reuse beside them")
       ->capture_default_str()
       ->transform(number<int32_t>(0, 1024));
+  app.add_option("--pool", a.pool,
+                 "tokens that all sequences hold together, kept ones included (default: a whole context for each of "
+                 "--parallel)")
+      ->transform(number<int64_t>(1));
   app.add_option("--queue", a.queue, "requests that may wait; further ones are refused (429)")
       ->capture_default_str()
       ->transform(number<int32_t>(1, 1 << 20));
