@@ -195,11 +195,11 @@ void Scheduler::Impl::end(Job& job, const Error* error) {
   for (Reply& reply : job.replies) {
     if (!std::exchange(reply.over, true)) leave(reply.session);
   }
+  ++(error == nullptr ? work.done : error->code == Code::cancelled ? work.cancelled : work.failed);
+  show_state();  // first: whoever hears of the end and looks at the numbers finds it there
   if (error == nullptr) {
-    ++work.done;
     job.listener->done();
   } else {
-    ++(error->code == Code::cancelled ? work.cancelled : work.failed);
     job.listener->failed(*error);
   }
   job.listener.reset();

@@ -260,10 +260,14 @@ void Scheduler::Impl::show_state() {
   const uint64_t now = clock.now_ns();
   using State = SequenceInfo::State;
   work.sequences.clear();
+  work.running = 0;
   for (const auto& job : waiting) {
+    if (job->ended) continue;
     work.sequences.push_back({State::waiting, job->id, 0, 0, job->target, now - job->submitted_ns});
   }
   for (const auto& job : running) {
+    if (job->ended) continue;
+    ++work.running;
     if (job->prefilling()) work.sequences.push_back({State::prefill, job->id, 0, job->frontier, job->length(), 0});
     for (size_t i = 0; i < job->replies.size(); ++i) {
       const Reply& reply = job->replies[i];
@@ -278,7 +282,6 @@ void Scheduler::Impl::show_state() {
   }
   const state::Usage usage = engine.store().usage();
   const state::Limits& limits = engine.store().limits();
-  work.running = static_cast<int32_t>(running.size());
   work.slots = sessions;
   work.slots_kept = static_cast<int32_t>(all_kept.size());
   work.slots_used = usage.slots - 1;  // the engine's spare one is nobody's

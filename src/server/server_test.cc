@@ -482,7 +482,8 @@ TEST(Service, TextsOfClientsThatLeftAreNotRead) {
   options.log = lines.log();
   Running server(options);
   Client first(server.service->port());
-  first.send(request("POST", "/tokenize", R"({"prompt":")" + std::string(2 << 20, ' ') + R"("})"));
+  first.send(request("POST", "/tokenize", R"({"prompt":")" + std::string(7 << 20, ' ') + R"("})"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it has come, not until it is read
   constexpr size_t kLeaving = 5;
   for (size_t i = 0; i < kLeaving; ++i)
     Client(server.service->port()).send(request("POST", "/tokenize", R"({"prompt":"b"})"));
