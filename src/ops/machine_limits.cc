@@ -163,21 +163,21 @@ Result<MachineLimits> MachineLimits::create(io::Io& io, int threads) {
   if (const uint64_t available = available_memory(io); available > 0) bytes = std::min(bytes, available / 4);
   limits.buffer_.resize(bytes / sizeof(uint64_t), 1);
   for (const int n : {1, threads}) limits.pools_.push_back(std::make_unique<device::Pool>(n));
+  double best = 0;
+  for (size_t order = 0; order < std::size(kOrders); ++order) {
+    const double speed = limits.read_in(order, threads);
+    if (speed > best) best = speed, limits.order_ = order;
+  }
   return limits;
 }
 
-double MachineLimits::read(int threads) const {
+double MachineLimits::read_in(size_t order, int threads) const {
   CHECK(threads == 1 || threads == threads_);
-  device::Pool& pool = *pools_[threads == 1 ? 0 : 1];
-  double best = 0;
-  for (const Sum order : kOrders) {
-    const uint64_t start = io_->now_ns();
-    pool.parallel(static_cast<int64_t>(buffer_.size()),
-                  [&](int64_t begin, int64_t end) { sink = order(buffer_.data() + begin, buffer_.data() + end); });
-    const auto ns = static_cast<double>(std::max<uint64_t>(io_->now_ns() - start, 1));
-    best = std::max(best, static_cast<double>(buffer_bytes()) * 1e9 / ns);
-  }
-  return best;
+  const uint64_t start = io_->now_ns();
+  pools_[threads == 1 ? 0 : 1]->parallel(static_cast<int64_t>(buffer_.size()), [&](int64_t begin, int64_t end) {
+    sink = kOrders[order](buffer_.data() + begin, buffer_.data() + end);
+  });
+  return static_cast<double>(buffer_bytes()) * 1e9 / static_cast<double>(std::max<uint64_t>(io_->now_ns() - start, 1));
 }
 
 const char* MachineLimits::int8_kernel() { return choose_int8().name; }

@@ -46,7 +46,7 @@ size_t top(std::span<const float> logits) {
 /// Writes PATH.partial row by row; takes it away again unless finish() renamed it.
 class LogitsWriter {
  public:
-  LogitsWriter(io::Io& io, std::string path, uint64_t rows, uint64_t vocab)
+  LogitsWriter(io::Io& io, std::string path, uint64_t rows, uint64_t vocab, const std::string& windows)
       : io_(io), path_(std::move(path)), rows_(rows), row_bytes_(vocab * sizeof(float)) {
     const uint64_t logits = rows * row_bytes_, all = logits + rows * sizeof(int32_t);
     const auto tensor = [](JsonWriter& json, const char* name, const char* type, std::vector<uint64_t> shape,
@@ -57,6 +57,7 @@ class LogitsWriter {
     };
     JsonWriter json;
     json.begin_object();
+    json.key("__metadata__").begin_object().key("windows").value(windows).end_object();
     tensor(json, "logits", "F32", {rows, vocab}, 0, logits);
     tensor(json, "targets", "I32", {rows}, logits, all);
     header_ = json.end_object().take();
@@ -100,9 +101,13 @@ class LogitsWriter {
 /// A file that LogitsWriter wrote.
 class LogitsReader {
  public:
-  Status open(io::Io& io, const std::string& path, uint64_t rows, uint64_t vocab) {
+  Status open(io::Io& io, const std::string& path, uint64_t rows, uint64_t vocab, const std::string& windows) {
     path_ = path;
     EVROS_ASSIGN(file_, format::open_safetensors_file(io, path));
+    for (const auto& [key, value] : file_.metadata) {
+      if (key != "windows" || value == windows) continue;
+      return Error{Code::invalid_argument, cat(path, " was made with windows of ", value, " tokens, not ", windows)};
+    }
     EVROS_ASSIGN(logits_, find("logits", "F32", {rows, vocab}));
     EVROS_ASSIGN(targets_, find("targets", "I32", {rows}));
     return {};
@@ -112,8 +117,8 @@ class LogitsReader {
     int32_t saved = 0;
     EVROS_TRY(file.read_at(targets_->offset + index * sizeof saved, std::as_writable_bytes(std::span(&saved, 1))));
     if (saved != target) {
-      return Error{Code::invalid_argument, cat(path_, " was made from another text or other windows: prediction ",
-                                               index, " is of token ", saved, " there and of ", target, " here")};
+      return Error{Code::invalid_argument, cat(path_, " was made from another text: prediction ", index,
+                                               " is of token ", saved, " there and of ", target, " here")};
     }
     EVROS_TRY(file.read_at(logits_->offset + index * logits.size_bytes(), std::as_writable_bytes(logits)));
     const auto finite = [](float x) { return std::isfinite(x); };
@@ -255,11 +260,12 @@ Result<PerplexityReport> measure_perplexity(engine::Engine& engine, io::Io& io, 
   const uint64_t scored =
       windows.back().index + static_cast<uint64_t>(windows.back().end - windows.back().first_target);
   const auto vocab = static_cast<uint64_t>(engine.model().hyper.vocab);
-  LogitsWriter writer(io, options.save_logits, scored, vocab);
+  const std::string cuts = cat(options.window, " every ", stride);
+  LogitsWriter writer(io, options.save_logits, scored, vocab, cuts);
   LogitsReader reader;
   const bool saves = !options.save_logits.empty(), compares = !options.kld.empty();
   if (saves) EVROS_TRY(writer.begin());
-  if (compares) EVROS_TRY(reader.open(io, options.kld, scored, vocab));
+  if (compares) EVROS_TRY(reader.open(io, options.kld, scored, vocab, cuts));
   Scorer scorer(saves ? &writer : nullptr, compares ? &reader : nullptr, vocab);
   EVROS_ASSIGN(const engine::SessionId session, engine.open());
   Status status;

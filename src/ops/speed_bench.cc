@@ -31,7 +31,7 @@ class SpeedRun {
     EVROS_TRY(warm_up(report));
     for (double longest = 0; report.rounds < options_.rounds; ++report.rounds) {
       if (report.rounds > 0 && seconds() + longest > options_.budget_seconds) {
-        report.left_out.push_back(cat("rounds ", report.rounds + 1, " to ", options_.rounds, ": the budget of ",
+        report.left_out.push_back(cat("rounds beyond the first ", report.rounds, ": the budget of ",
                                       options_.budget_seconds, " seconds is used up"));
         break;
       }
