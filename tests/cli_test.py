@@ -391,7 +391,14 @@ BAD_VALUES = [
         ("--greedy", ["", "-1"], ["whole number from 0"]),
     ]),
     (["tokenize", "{gguf}"], [("--decode", ["", "x", "-1"], ["whole number"]), ("--file", [""], ["empty"])]),
-    (["bench", "{gguf}"], [("--prompt", ["", "0", "-5"], ["whole number from 1"]), ("--decode", ["", "0"], ["whole number from 1"])]),
+    (["bench", "{gguf}"], [("--prompt", ["", "0", "-5"], ["whole number from 1"]), ("--decode", ["", "0"], ["whole number from 1"]),
+                            ("--contexts", ["", "0", "5,x"], ["whole number from 1"]), ("--rounds", ["", "0", "1001"], ["1 to 1000"]),
+                            ("--sequences", ["", "0"], ["1 to 1024"]), ("--budget", ["", "0", "nan"], ["number from"]), ("--plot", [""], ["empty"])]),
+    (["perplexity", "{gguf}", "-f", "x"], [("--ctx", ["", "1", "x"], ["whole number from 2"]), ("--stride", ["", "0"], ["whole number from 1"]),
+                                           ("--kld", [""], ["empty"]), ("--save-logits", [""], ["empty"])]),
+    (["synth", "{scratch}/o"], [("--layers", ["", "1", "1025"], ["2 to 1024"]), ("--experts", ["", "9"], ["10 to 65536"]),
+                                ("--vocab", ["", "1023"], ["1024 to 1048576"]), ("--table-rows", ["", "1023"], ["1024 to 320001536"]),
+                                ("--type", ["", "q9"], ["mix"])]),
     (["verify", "{gguf}"], [("--budget", ["", "0", "-1", "nan"], ["number from"]), ("--seed", ["", "-1"], ["whole number"])]),
     (["convert", "{hf}", "{scratch}/o.gguf"], [("--type", ["", "q9"], ["f32, f16, bf16, q8_0, q4_0, q4_k, q6_k"])]),
 ]
@@ -406,6 +413,10 @@ BAD_USAGE = {
     "model_with_an_empty_name": (["inspect", ""], ["MODEL", "empty"]),
     "convert_without_a_target": (["convert", "{gguf}"], ["TO"]),
     "convert_to_an_empty_name": (["convert", "{gguf}", ""], ["TO", "empty"]),
+    "synth_of_holes_with_chosen_layers": (["synth", "x", "--sparse", "--layers", "4"], ["--layers", "--sparse", "together"]),
+    "perplexity_that_saves_and_compares": (["perplexity", "-f", "x", "--kld", "a", "--save-logits", "b"], ["--kld", "--save-logits", "together"]),
+    "bench_as_json_and_csv": (["bench", "--json", "--csv"], ["--json", "--csv", "together"]),
+    "bench_stages_of_contexts": (["bench", "--stages", "--contexts", "512"], ["--contexts", "--stages", "together"]),
     "synth_to_an_empty_name": (["synth", "", "--sparse"], ["TO", "empty"]),
     "control_characters_are_not_repeated": (["a\x1b[31m\nb"], ["is not a command"]),
     "think_and_no_think": (["run", "{gguf}", "-p", "x", "--think", "--no-think"], ["think", "together"]),
@@ -542,7 +553,7 @@ class Piped(Scratch):
                 self.assertEqual(metadata[key], wanted)
 
     def test_one_is_no_plural(self):
-        done = run("bench", GGUF, "--prompt", "1", "--decode", "1", "--threads", "1")
+        done = run("bench", GGUF, "--stages", "--prompt", "1", "--decode", "1", "--threads", "1")
         self.assertIn("1 token in 1 chunk,", done.stdout)
         self.assertNotRegex(done.stdout, r"(?<![\d.])1 tokens")  # a rate such as 725.1 tokens/s is fine
 

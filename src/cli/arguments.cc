@@ -151,14 +151,28 @@ void add_convert(CLI::App& root, ConvertArguments& a) {
 }
 
 void add_synth(CLI::App& root, SynthArguments& a) {
-  CLI::App& app = *root.add_subcommand("synth", "a model file without a model, for tests of size");
+  CLI::App& app = *root.add_subcommand("synth", "a model file without a model, for tests of size and speed");
   app.add_option("TO", a.to, "the GGUF file to write; a split set is written as TO-00001-of-0000N.gguf")
       ->required()
       ->check(not_empty());
-  app.add_option("--shape", a.shape, "real: the published model's 1,224 tensors and type mix")
+  app.add_option("--shape", a.shape, "real: the widths of the published model")
       ->capture_default_str()
       ->transform(one_of({"real"}));
-  app.add_flag("--sparse", a.sparse, "leave holes instead of weights: 111 GB apparent, megabytes on disk")->required();
+  CLI::Option* sparse =
+      app.add_flag("--sparse", a.sparse,
+                   "all 1,224 published tensors and their types, with holes instead of weights: 111 GB "
+                   "apparent, megabytes on disk (without it: random weights)");
+  const auto random = [&](const char* name, auto& value, auto check, const char* help) {
+    app.add_option(name, value, help)->capture_default_str()->transform(check)->excludes(sparse);
+  };
+  random("--layers", a.layers, number(2, 1024), "layers");
+  random("--experts", a.experts, number(10, 65536), "experts a layer");
+  random("--vocab", a.vocab, number(1024, 1 << 20), "tokens of the vocabulary");
+  random("--table-rows", a.table_rows, number<uint64_t>(1024, 320'001'536), "rows of the n-gram table");
+  random("--type", a.type, one_of({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k", "mix"}),
+         "type of the matrices, or mix: as in a published 4-bit file");
+  random("--seed", a.seed, number<uint64_t>(0), "of the weights");
+  app.add_option("--threads", a.threads, "threads (default: one per core)")->transform(number(1, 1024));
   app.add_flag("-q,--quiet", a.quiet, "no progress");
 }
 
@@ -175,14 +189,54 @@ void add_trace(CLI::App& root, TraceArguments& a) {
 }
 
 void add_bench(CLI::App& root, BenchArguments& a) {
-  CLI::App& app = *root.add_subcommand("bench", "time of every stage, and what the transaction costs");
+  CLI::App& app = *root.add_subcommand("bench", "speed by context length, beside what the machine can do");
   add_model(app, a.model);
-  app.add_option("--prompt", a.prompt, "tokens to prefill")->capture_default_str()->transform(number<int64_t>(1));
-  app.add_option("--decode", a.decode, "tokens to decode after them")
+  app.remove_option(app.get_option("--ctx"));
+  app.add_option("--ctx,--max-context", a.model.context, "longest context (default: the model's, at most 32768)")
+      ->transform(number<int64_t>(1));
+  CLI::Option* stages = app.add_flag("--stages", a.stages, "the time of every stage instead");
+  add_list(app, "--contexts", a.contexts, "context lengths, with commas (default: 512, 2048, 8192, ...)")
+      ->delimiter(',')
+      ->transform(number<int64_t>(1))
+      ->excludes(stages);
+  app.add_option("--prompt", a.prompt, "tokens of each prefill that is timed, the last ones of its context")
       ->capture_default_str()
       ->transform(number<int64_t>(1));
-  app.add_flag("--stages", a.stages, "time per stage (this version shows nothing else)");
+  app.add_option("--decode", a.decode, "tokens decoded after each context")
+      ->capture_default_str()
+      ->transform(number<int64_t>(1));
+  app.add_option("--rounds", a.rounds, "times that everything is measured; the median counts")
+      ->capture_default_str()
+      ->transform(number(1, 1000))
+      ->excludes(stages);
+  app.add_option("--sequences", a.sequences, "also decode this many texts together")
+      ->transform(number<int32_t>(1, 1024))
+      ->excludes(stages);
+  app.add_option("--budget", a.budget, "seconds; contexts and rounds that do not fit are left out, and that is said")
+      ->capture_default_str()
+      ->transform(number(0.001, 1e9));
+  CLI::Option* json = app.add_flag("--json", a.json, "print JSON");
+  app.add_flag("--csv", a.csv, "print comma-separated values")->excludes(json)->excludes(stages);
+  app.add_option("--plot", a.plot, "also draw the table into this SVG file")->check(not_empty())->excludes(stages);
+}
+
+void add_perplexity(CLI::App& root, PerplexityArguments& a) {
+  CLI::App& app = *root.add_subcommand("perplexity", "how well a model predicts a text, or how far it is from another");
+  add_model(app, a.model);
+  app.remove_option(app.get_option("--ctx"));
+  app.add_option("-f,--file", a.file, "the text (without it: from standard input)")->check(not_empty());
+  app.add_option("--ctx", a.window, "tokens of a window: what a token is predicted from, at most")
+      ->capture_default_str()
+      ->transform(number<int64_t>(2));
+  app.add_option("--stride", a.stride, "tokens from window to window (default: half a window)")
+      ->transform(number<int64_t>(1));
+  CLI::Option* save = app.add_option("--save-logits", a.save_logits, "write the logits to this safetensors file");
+  save->check(not_empty());
+  app.add_option("--kld", a.kld, "compare with logits that were saved: divergence from their model to this one")
+      ->check(not_empty())
+      ->excludes(save);
   app.add_flag("--json", a.json, "print JSON");
+  app.add_flag("-q,--quiet", a.quiet, "no progress");
 }
 
 void add_verify(CLI::App& root, VerifyArguments& a) {
@@ -297,6 +351,7 @@ Arguments parse(int argc, char** argv) {
   SynthArguments synth_arguments;
   TraceArguments trace_arguments;
   BenchArguments bench_arguments;
+  PerplexityArguments perplexity_arguments;
   VerifyArguments verify_arguments;
   SnapshotArguments snapshot_arguments;
   ServeArguments serve_arguments;
@@ -307,6 +362,7 @@ Arguments parse(int argc, char** argv) {
   add_synth(app, synth_arguments);
   add_trace(app, trace_arguments);
   add_bench(app, bench_arguments);
+  add_perplexity(app, perplexity_arguments);
   add_verify(app, verify_arguments);
   add_snapshot(app, snapshot_arguments);
   add_serve(app, serve_arguments);
@@ -325,6 +381,7 @@ Arguments parse(int argc, char** argv) {
   if (app.got_subcommand("convert")) return convert_arguments;
   if (app.got_subcommand("synth")) return synth_arguments;
   if (app.got_subcommand("bench")) return bench_arguments;
+  if (app.got_subcommand("perplexity")) return perplexity_arguments;
   if (app.got_subcommand("verify")) return verify_arguments;
   if (app.got_subcommand("snapshot")) return snapshot_arguments;
   if (app.got_subcommand("serve")) return serve_arguments;

@@ -60,8 +60,11 @@ struct ConvertArguments {
 };
 
 struct SynthArguments {
-  std::string shape = "real", to;
+  std::string shape = "real", to, type = "q8_0";
   bool sparse = false, quiet = false;
+  int32_t layers = 8, experts = 64, vocab = 32768;
+  uint64_t table_rows = 1'000'000, seed = 1;
+  int threads = 0;
 };
 
 struct TraceArguments {
@@ -74,8 +77,20 @@ struct TraceArguments {
 
 struct BenchArguments {
   ModelArguments model;
-  int64_t prompt = 128, decode = 64;  // tokens
-  bool json = false, stages = true;
+  std::vector<int64_t> contexts;      // empty: 512 and its multiples by 4
+  int64_t prompt = 512, decode = 32;  // tokens
+  int rounds = 5;
+  int32_t sequences = 0;  // decoded together; 0: that part is left out
+  double budget = 300;    // seconds
+  bool json = false, csv = false, stages = false;
+  std::string plot;
+};
+
+struct PerplexityArguments {
+  ModelArguments model;
+  std::string file, save_logits, kld;
+  int64_t window = 512, stride = 0;  // 0: half a window
+  bool json = false, quiet = false;
 };
 
 struct VerifyArguments {
@@ -113,9 +128,9 @@ struct Exit {
   int code;
 };
 
-using Arguments =
-    std::variant<Exit, RunArguments, InspectArguments, TokenizeArguments, ConvertArguments, SynthArguments,
-                 TraceArguments, BenchArguments, VerifyArguments, SnapshotArguments, ServeArguments>;
+using Arguments = std::variant<Exit, RunArguments, InspectArguments, TokenizeArguments, ConvertArguments,
+                               SynthArguments, TraceArguments, BenchArguments, PerplexityArguments, VerifyArguments,
+                               SnapshotArguments, ServeArguments>;
 
 Arguments parse(int argc, char** argv);
 
@@ -126,6 +141,7 @@ int convert(const ConvertArguments& arguments);
 int synth(const SynthArguments& arguments);
 int trace(const TraceArguments& arguments);
 int bench(const BenchArguments& arguments);
+int perplexity(const PerplexityArguments& arguments);
 int verify(const VerifyArguments& arguments);
 int snapshot(const SnapshotArguments& arguments);
 int serve(const ServeArguments& arguments);

@@ -1,10 +1,13 @@
-// evros bench: where the time of a token goes.
+// evros bench: how fast, and where the time of a token goes.
 #include <cstdio>
 
 #include "base/json_writer.h"
+#include "base/str.h"
 #include "cli/arguments.h"
 #include "cli/common.h"
+#include "cli/speed_table.h"
 #include "io/io.h"
+#include "ops/speed_bench.h"
 #include "ops/stage_bench.h"
 
 namespace evros::cli {
@@ -68,12 +71,8 @@ void print_json(const ops::StageBench& bench, const engine::EngineInfo& info) {
   std::printf("%s\n", json.take().c_str());
 }
 
-}  // namespace
-
-int bench(const BenchArguments& a) {
-  const Result<std::string> path = model_path(a.model.model);
-  if (!path.ok()) return fail(path.error());
-  const auto engine = engine::Engine::load(io::real_io(), *path, engine_options(a.model));
+int bench_stages(const BenchArguments& a, const std::string& path) {
+  const auto engine = engine::Engine::load(io::real_io(), path, engine_options(a.model));
   if (!engine.ok()) return fail(engine.error());
   const auto bench = ops::bench_stages(**engine, io::real_io(), a.prompt, a.decode);
   if (!bench.ok()) return fail(bench.error());
@@ -88,6 +87,52 @@ int bench(const BenchArguments& a) {
               human_bytes(bench->bytes.weights).c_str(), human_bytes(bench->bytes.state).c_str(),
               human_bytes(bench->bytes.transaction).c_str(), share(bench->bytes.transaction, in_place));
   return 0;
+}
+
+Status write_plot(io::Io& io, const std::string& path, const std::string& picture) {
+  const std::string partial = path + ".partial";
+  EVROS_ASSIGN(const std::unique_ptr<io::File> file, io.create(partial));
+  EVROS_TRY(file->write_at(0, std::as_bytes(std::span(picture))));
+  EVROS_TRY(file->sync());
+  return io.rename(partial, path);
+}
+
+int bench_speed(const BenchArguments& a, const std::string& path) {
+  io::Io& io = io::real_io();
+  if (!a.plot.empty()) {
+    if (const Status target = io.check_target(a.plot); !target.ok()) return fail(target.error());
+  }
+  ops::SpeedOptions options{a.contexts, a.prompt, a.decode, a.rounds, a.sequences, a.budget};
+  const engine::EngineOptions asked = engine_options(a.model);
+  const auto left_out = ops::fit_contexts(io, path, asked, options);
+  if (!left_out.ok()) return fail(left_out.error());
+  const auto engine = engine::Engine::load(io, path, ops::speed_options(asked, options));
+  if (!engine.ok()) return fail(engine.error());
+  auto report = ops::bench_speed(**engine, io, options, {});
+  if (!report.ok()) return fail(report.error());
+  report->left_out.insert(report->left_out.begin(), left_out->begin(), left_out->end());
+  const engine::EngineInfo& info = (*engine)->info();
+  if (!a.plot.empty()) {
+    const std::string title = cat(info.model, "; ", info.numerics, ", ", info.kernels, ", ",
+                                  counted(static_cast<uint64_t>(info.threads), "thread"));
+    if (const Status drawn = write_plot(io, a.plot, ops::speed_plot(*report, title)); !drawn.ok())
+      return fail(drawn.error());
+  }
+  if (a.json)
+    print_speed_json(*report, info);
+  else if (a.csv)
+    print_speed_csv(*report);
+  else
+    print_speed(*report, info);
+  return 0;
+}
+
+}  // namespace
+
+int bench(const BenchArguments& a) {
+  const Result<std::string> path = model_path(a.model.model);
+  if (!path.ok()) return fail(path.error());
+  return a.stages ? bench_stages(a, *path) : bench_speed(a, *path);
 }
 
 }  // namespace evros::cli

@@ -7,13 +7,16 @@
 #include "cli/arguments.h"
 #include "cli/common.h"
 #include "cli/progress_bar.h"
+#include "ops/synth_random.h"
 
 namespace evros::cli {
 
 int synth(const SynthArguments& a) {
   const auto done = [&] {
     ProgressBar bar("writing", a.quiet);
-    return ops::synth_real(io::real_io(), a.to, bar.progress());
+    if (a.sparse) return ops::synth_real(io::real_io(), a.to, bar.progress());
+    const ops::RandomOptions options{a.layers, a.experts, a.vocab, a.table_rows, a.type, a.seed, a.threads};
+    return ops::synth_random(io::real_io(), a.to, options, bar.progress());
   }();
   if (!done.ok()) return fail(done.error());
   if (!a.quiet) {

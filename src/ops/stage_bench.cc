@@ -80,20 +80,30 @@ class Stopwatch {
 
 uint64_t bytes(const model::Matrix& m) { return m.data == nullptr ? 0 : static_cast<uint64_t>(m.rows * m.row_bytes); }
 
-uint64_t hyper_bytes(const model::HyperConnection& hc) { return bytes(hc.down) + bytes(hc.up) + bytes(hc.inject); }
+// The sum of of_matrix over what every token multiplies with in a hyper-connection or layer, experts left out.
+template <typename N>
+N hyper_sum(const model::HyperConnection& hc, N (*of_matrix)(const model::Matrix&)) {
+  return of_matrix(hc.down) + of_matrix(hc.up) + of_matrix(hc.inject);
+}
 
-uint64_t layer_bytes(const format::HyperParams& h, const model::LayerWeights& layer, LayerKind kind) {
-  uint64_t sum = hyper_bytes(layer.attn) + hyper_bytes(layer.ffn);
+template <typename N>
+N layer_sum(const model::LayerWeights& layer, LayerKind kind, N (*of_matrix)(const model::Matrix&)) {
+  N sum = hyper_sum(layer.attn, of_matrix) + hyper_sum(layer.ffn, of_matrix);
   const model::GdnWeights& g = layer.gdn;
   const model::AttentionWeights& a = layer.attention;
-  if (kind == LayerKind::linear)
-    sum += bytes(g.qkv) + bytes(g.z) + bytes(g.beta) + bytes(g.alpha) + bytes(g.out);
-  else
-    sum += bytes(a.q) + bytes(a.k) + bytes(a.v) + bytes(a.out) + bytes(a.index_q) + bytes(a.index_k);
   const model::MoeWeights& m = layer.moe;
-  sum += bytes(m.router) + bytes(m.shared_router) + bytes(m.shared_gate) + bytes(m.shared_up) + bytes(m.shared_down);
-  return sum +
-         static_cast<uint64_t>(h.experts_used) * (bytes(m.gate.matrix) + bytes(m.up.matrix) + bytes(m.down.matrix));
+  if (kind == LayerKind::linear) {
+    for (const model::Matrix* matrix : {&g.qkv, &g.z, &g.beta, &g.alpha, &g.out}) sum += of_matrix(*matrix);
+  } else {
+    for (const model::Matrix* matrix : {&a.q, &a.k, &a.v, &a.out, &a.index_q, &a.index_k}) sum += of_matrix(*matrix);
+  }
+  for (const model::Matrix* matrix : {&m.router, &m.shared_router, &m.shared_gate, &m.shared_up, &m.shared_down})
+    sum += of_matrix(*matrix);
+  return sum;
+}
+
+double operations(const model::Matrix& m) {
+  return m.data == nullptr ? 0 : 2.0 * static_cast<double>(m.rows) * static_cast<double>(m.cols);
 }
 
 // K/V rows and index keys that one token reads, and writes, in full layers.
@@ -111,25 +121,51 @@ uint64_t row_bytes(const model::Model& model, int64_t context) {
   return sum;
 }
 
-std::vector<int32_t> text(const format::HyperParams& h, int64_t n) {
+}  // namespace
+
+std::vector<int32_t> bench_text(const format::HyperParams& hyper, uint32_t which, int64_t n) {
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < n; ++i)
-    ids.push_back(static_cast<int32_t>(uniform(1, 0, static_cast<uint64_t>(i)) * h.vocab));
+    ids.push_back(static_cast<int32_t>(uniform(1, which, static_cast<uint64_t>(i)) * hyper.vocab));
   return ids;
 }
 
-}  // namespace
+std::vector<uint64_t> expert_bytes(const engine::Engine& engine) {
+  std::vector<uint64_t> all;
+  for (const model::LayerWeights& layer : engine.model().weights.layers) {
+    const model::MoeWeights& m = layer.moe;
+    all.push_back(bytes(m.gate.matrix) + bytes(m.up.matrix) + bytes(m.down.matrix));
+  }
+  return all;
+}
+
+double token_operations(const engine::Engine& engine) {
+  const model::Model& model = engine.model();
+  double sum = 0;
+  for (size_t i = 0; i < model.weights.layers.size(); ++i) {
+    const model::LayerWeights& layer = model.weights.layers[i];
+    const model::MoeWeights& m = layer.moe;
+    sum += layer_sum(layer, model.hyper.layer_kind[i], operations);
+    sum += model.hyper.experts_used * (operations(m.gate.matrix) + operations(m.up.matrix) + operations(m.down.matrix));
+  }
+  for (const model::PleWeights& ple : model.weights.ple) sum += operations(ple.key) + operations(ple.value);
+  return sum;
+}
 
 TokenBytes count_bytes(const engine::Engine& engine, int64_t context) {
   const model::Model& model = engine.model();
   const format::HyperParams& h = model.hyper;
   const model::Weights& w = model.weights;
   TokenBytes count;
-  count.weights = static_cast<uint64_t>(w.embed.row_bytes) + bytes(w.output) + hyper_bytes(w.head);
-  for (size_t i = 0; i < w.layers.size(); ++i) count.weights += layer_bytes(h, w.layers[i], h.layer_kind[i]);
+  count.rows = static_cast<uint64_t>(w.embed.row_bytes);
+  count.weights = bytes(w.output) + hyper_sum(w.head, bytes);
+  for (size_t i = 0; i < w.layers.size(); ++i) count.weights += layer_sum(w.layers[i], h.layer_kind[i], bytes);
   for (const model::PleWeights& ple : w.ple) {
-    count.weights += bytes(ple.key) + bytes(ple.value) + static_cast<uint64_t>(h.ple_heads() * model.ple_row_bytes);
+    count.weights += bytes(ple.key) + bytes(ple.value);
+    count.rows += static_cast<uint64_t>(h.ple_heads() * model.ple_row_bytes);
   }
+  for (const uint64_t expert : expert_bytes(engine)) count.experts += static_cast<uint64_t>(h.experts_used) * expert;
+  count.weights += count.experts + count.rows;
   const state::Layout& layout = model.state.layout;
   for (const state::BankSlice& slice : layout.bank) {
     const bool copied = slice.owner == state::Owner::residual || slice.owner == state::Owner::logits;
@@ -151,7 +187,7 @@ Result<StageBench> bench_stages(engine::Engine& engine, io::Io& clock, int64_t p
   EVROS_ASSIGN(const engine::SessionId session, engine.open());
   StageBench bench;
   Stopwatch watch(engine, clock);
-  const std::vector<int32_t> ids = text(engine.model().hyper, prompt + decode);
+  const std::vector<int32_t> ids = bench_text(engine.model().hyper, 0, prompt + decode);
   const auto chunk = static_cast<size_t>(engine.info().plan.pass.rows);
   const auto n = static_cast<size_t>(prompt);
   Status status;

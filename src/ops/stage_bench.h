@@ -1,6 +1,6 @@
 // Where the time of a token goes: each stage of the forward pass, and what the transaction around it costs (begin, inputs,
-// finite checks, publication). The smallest form of `evros bench`; it compares parts of one run with each other and claims
-// nothing about machines.
+// finite checks, publication): `evros bench --stages`. It compares parts of one run with each other and claims nothing
+// about machines. Also what a token costs by count, which speed_bench.h compares with what a machine can do.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,9 @@ struct PhaseTimes {
 
 /// Bytes that one decoded token moves, by count: every tensor touched once, the state read and written.
 struct TokenBytes {
-  uint64_t weights = 0;      // of the matrices that one token multiplies with
+  uint64_t weights = 0;      // of the matrices that one token multiplies with, and its rows of the tables
+  uint64_t experts = 0;      // the part of it in the experts that the router chose
+  uint64_t rows = 0;         // the part of it in rows of the embedding and the n-gram table
   uint64_t state = 0;        // public bank read and private bank written, K/V and index rows at the context
   uint64_t transaction = 0;  // what an engine that works in place would not move: copies into the bank, control records
 };
@@ -45,5 +47,15 @@ Result<StageBench> bench_stages(engine::Engine& engine, io::Io& clock, int64_t p
 
 /// Bytes of one token at a context of `context` tokens.
 TokenBytes count_bytes(const engine::Engine& engine, int64_t context);
+
+/// Bytes of one expert of each layer, all its matrices.
+std::vector<uint64_t> expert_bytes(const engine::Engine& engine);
+
+/// Multiplications and additions of one token in the matrices of all layers: not in the head, which only the last token
+/// of a prompt needs.
+double token_operations(const engine::Engine& engine);
+
+/// `n` ids that are drawn evenly from the vocabulary; other texts for other `which`.
+std::vector<int32_t> bench_text(const format::HyperParams& hyper, uint32_t which, int64_t n);
 
 }  // namespace evros::ops

@@ -16,9 +16,7 @@ namespace {
 using format::GgufValue;
 using format::TensorType;
 
-constexpr uint64_t kMaxFileBytes = 50'000'000'000;
 constexpr uint64_t kProbeBytes = 16u << 20;
-constexpr std::string_view kTable = "per_layer_token_embd.weight";
 constexpr uint64_t kTableRows = 320'001'536;
 
 /// docs/model.md 1.4.
@@ -43,36 +41,6 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> en
   return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return name.ends_with(end); });
 }
 
-/// The types of UD-Q4_K_XL: docs/model.md 6.3.
-TensorType published_type(const format::TensorShape& shape) {
-  const std::string_view name = shape.name;
-  const auto on_layers = [&](std::initializer_list<int> layers) {
-    return std::any_of(layers.begin(), layers.end(),
-                       [&](int layer) { return name.starts_with(cat("blk.", layer, '.')); });
-  };
-  if (shape.small || is_one_of(name, {".ssm_alpha.weight", ".ssm_beta.weight"})) return TensorType::f32;
-  if (name == kTable) return TensorType::iq4_nl;
-  if (is_one_of(name, {".indexer.q_proj.weight", ".indexer.k_proj.weight"})) return TensorType::bf16;
-  if (is_one_of(name, {".ffn_gate_exps.weight", ".ffn_up_exps.weight"}))
-    return on_layers({2}) ? TensorType::q5_k : TensorType::q4_k;
-  if (name.ends_with(".ffn_down_exps.weight") && !on_layers({2, 4, 30, 46, 47})) return TensorType::q5_1;
-  return TensorType::q8_0;
-}
-
-void set_keys(format::GgufWriter& writer, const format::HyperParams& hyper) {
-  CHECK(set_hyper_keys(writer, hyper, "the real shape").ok());
-  const auto text = [&](const char* key, const char* value) { writer.set(key, GgufValue::string(value)); };
-  text("general.type", "model");
-  text("general.name", "Qwen3.8 Flash Next (shape only)");
-  text("general.description", "The shape of a published file with holes instead of weights");
-  text("general.size_label", "512x56B");
-  writer.set("general.file_type", GgufValue::u32(15));
-  writer.set("general.quantization_version", GgufValue::u32(2));
-  writer.set("qwen4exp.ple.image_token_id", GgufValue::u32(248056));
-  set_sampling_keys(writer, {1.0F, 0.95F, 20});
-  set_text_keys(writer, synth_text());
-}
-
 /// Whether a file that is only lengthened takes no storage where `to` will be.
 Status check_holes(io::Io& io, const std::string& to) {
   const std::string probe = to + ".probe";
@@ -89,6 +57,34 @@ Status check_holes(io::Io& io, const std::string& to) {
 }
 
 }  // namespace
+
+TensorType published_type(const format::TensorShape& shape) {
+  const std::string_view name = shape.name;
+  const auto on_layers = [&](std::initializer_list<int> layers) {
+    return std::any_of(layers.begin(), layers.end(),
+                       [&](int layer) { return name.starts_with(cat("blk.", layer, '.')); });
+  };
+  if (shape.small || is_one_of(name, {".ssm_alpha.weight", ".ssm_beta.weight"})) return TensorType::f32;
+  if (name == kSynthTable) return TensorType::iq4_nl;
+  if (is_one_of(name, {".indexer.q_proj.weight", ".indexer.k_proj.weight"})) return TensorType::bf16;
+  if (is_one_of(name, {".ffn_gate_exps.weight", ".ffn_up_exps.weight"}))
+    return on_layers({2}) ? TensorType::q5_k : TensorType::q4_k;
+  if (name.ends_with(".ffn_down_exps.weight") && !on_layers({2, 4, 30, 46, 47})) return TensorType::q5_1;
+  return TensorType::q8_0;
+}
+
+void set_synth_keys(format::GgufWriter& writer, const format::HyperParams& hyper, const std::string& name,
+                    const char* description) {
+  CHECK(set_hyper_keys(writer, hyper, name).ok());
+  const auto text = [&](const char* key, const std::string& value) { writer.set(key, GgufValue::string(value)); };
+  text("general.type", "model");
+  text("general.name", name);
+  text("general.description", description);
+  writer.set("general.quantization_version", GgufValue::u32(2));
+  writer.set("qwen4exp.ple.image_token_id", GgufValue::u32(static_cast<uint32_t>(synth_end_of_text(hyper.vocab)) + 12));
+  set_sampling_keys(writer, {1.0F, 0.95F, 20});
+  set_text_keys(writer, synth_text(hyper.vocab));
+}
 
 format::HyperParams real_shape() {
   using format::LayerKind;
@@ -155,12 +151,15 @@ Result<SynthSummary> synth_real(io::Io& io, const std::string& to, const Progres
   const std::string path = to.ends_with(".gguf") ? to : to + ".gguf";
   EVROS_TRY(check_holes(io, path));
   const format::HyperParams hyper = real_shape();
-  format::GgufWriter writer(io, path, kMaxFileBytes, true);
-  set_keys(writer, hyper);
+  format::GgufWriter writer(io, path, kSynthFileBytes, true);
+  set_synth_keys(writer, hyper, "Qwen3.8 Flash Next (shape only)",
+                 "The shape of a published file with holes instead of weights");
+  writer.set("general.size_label", GgufValue::string("512x56B"));
+  writer.set("general.file_type", GgufValue::u32(15));
   size_t table = 0, tensors = 0;
   for (format::TensorShape& shape : format::expected_tensors(hyper)) {
     const TensorType type = published_type(shape);
-    const bool is_table = shape.name == kTable;
+    const bool is_table = shape.name == kSynthTable;
     const size_t number = writer.add({std::move(shape.name), type, shape.ne, shape.dims});
     if (is_table) table = number;
     ++tensors;

@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/progress.h"
 #include "base/result.h"
+#include "format/expected_tensors.h"
+#include "format/gguf_writer.h"
 #include "format/hyper_params.h"
 #include "io/io.h"
 
@@ -26,6 +29,17 @@ inline constexpr uint64_t kSynthRowBytes = 90;
 
 /// What stands in `row`: a function of the row alone, with finite scales.
 void synth_row(uint64_t row, std::span<std::byte, kSynthRowBytes> out);
+
+inline constexpr std::string_view kSynthTable = "per_layer_token_embd.weight";
+/// Tensor data in one file of a split set at most.
+inline constexpr uint64_t kSynthFileBytes = 50'000'000'000;
+
+/// The type of a tensor in UD-Q4_K_XL, a published 4-bit file: docs/model.md 6.3.
+format::TensorType published_type(const format::TensorShape& shape);
+
+/// Every key of a model without a model: hyper-parameters, sampling, a made-up vocabulary of hyper.vocab tokens.
+void set_synth_keys(format::GgufWriter& writer, const format::HyperParams& hyper, const std::string& name,
+                    const char* description);
 
 struct SynthSummary {
   std::vector<std::string> paths;  // the split set, first file first

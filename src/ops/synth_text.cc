@@ -13,7 +13,7 @@ struct Special {
   int32_t type;
 };
 
-/// From kSynthEndOfText on.
+/// From synth_end_of_text() on.
 constexpr Special kSpecial[] = {
     {"<|endoftext|>", text::kTokenControl},       {"<|im_start|>", text::kTokenControl},
     {"<|im_end|>", text::kTokenControl},          {"<|object_ref_start|>", text::kTokenControl},
@@ -42,19 +42,20 @@ constexpr const char* kChatTemplate =
 /// rows, for which there is no merge left, are longer.
 class Vocabulary {
  public:
-  explicit Vocabulary(format::TextAssets& out) : out_(out) {}
+  Vocabulary(format::TextAssets& out, int32_t vocab) : out_(out), vocab_(vocab) {}
 
   void run() {
+    const int32_t ordinary = synth_end_of_text(vocab_);
     for (const uint16_t code_point : text::kByteAlphabet) {
       std::string byte;
       text::append_utf8(byte, code_point);
       add(std::move(byte), text::kTokenNormal);
     }
-    for (size_t left = 0; size() < kSynthEndOfText; ++left) {
-      for (size_t byte = 0; byte < 256 && size() < kSynthEndOfText; ++byte) extend(left, byte);
+    for (size_t left = 0; size() < ordinary; ++left) {
+      for (size_t byte = 0; byte < 256 && size() < ordinary; ++byte) extend(left, byte);
     }
     for (const Special& special : kSpecial) add(special.text, special.type);
-    while (size() < kSynthVocab) add(cat("[PAD", size(), ']'), text::kTokenUnused);
+    while (size() < vocab_) add(cat("[PAD", size(), ']'), text::kTokenUnused);
   }
 
  private:
@@ -69,19 +70,21 @@ class Vocabulary {
   }
 
   format::TextAssets& out_;
+  int32_t vocab_;
 };
 
 }  // namespace
 
-format::TextAssets synth_text() {
+format::TextAssets synth_text(int32_t vocab) {
+  const int32_t end_of_text = synth_end_of_text(vocab);
   format::TextAssets out;
   out.model = "gpt2";
   out.pre = "qwen35";
-  out.eos_ids = {kSynthEndOfText + 2, kSynthEndOfText};
-  out.bos_id = kSynthEndOfText;
-  out.pad_id = kSynthEndOfText;
+  out.eos_ids = {end_of_text + 2, end_of_text};
+  out.bos_id = end_of_text;
+  out.pad_id = end_of_text;
   out.chat_template = kChatTemplate;
-  Vocabulary(out).run();
+  Vocabulary(out, vocab).run();
   return out;
 }
 

@@ -1,0 +1,201 @@
+#include "ops/machine_limits.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string>
+#include <string_view>
+
+#include "base/str.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace evros::ops {
+namespace {
+
+constexpr uint64_t kLeastBuffer = 1u << 30;
+constexpr int64_t kInt8Steps = 4'000'000;
+constexpr size_t kLine = 8;  // words of a cache line
+
+/// Where results go, so that no compiler finds that nobody needs them.
+volatile uint64_t sink;
+
+/// The first number in `text` behind `key`, 0 when there is none.
+uint64_t number_after(std::string_view text, std::string_view key) {
+  const size_t found = text.find(key);
+  if (found == std::string_view::npos) return 0;
+  const size_t at = std::min(text.find_first_not_of(' ', found + key.size()), text.size());
+  uint64_t value = 0;
+  std::from_chars(text.data() + at, text.data() + text.size(), value);
+  return value;
+}
+
+/// A short file of the kernel's, which says nothing true about its length: byte after byte until there is none.
+std::string kernel_file(io::Io& io, const std::string& path) {
+  std::string text;
+  const auto file = io.open(path);
+  if (!file.ok()) return text;
+  for (std::byte byte{}; text.size() < 4096 && (*file)->read_at(text.size(), {&byte, 1}).ok();)
+    text.push_back(static_cast<char>(byte));
+  return text;
+}
+
+/// The sum of words [begin, end), read as kStreams runs side by side, each fetching kAhead lines ahead.
+template <size_t kStreams, size_t kAhead>
+uint64_t sum(const uint64_t* begin, const uint64_t* end) {
+  const size_t run = static_cast<size_t>(end - begin) / kStreams / kLine * kLine;
+  std::array<uint64_t, kLine> sums{};
+  for (size_t at = 0; at < run; at += kLine) {
+    for (size_t stream = 0; stream < kStreams; ++stream) {
+      const uint64_t* line = begin + stream * run + at;
+      if constexpr (kAhead > 0) __builtin_prefetch(line + kAhead * kLine, 0, 0);  // behind the end: no fault
+      for (size_t i = 0; i < kLine; ++i) sums[i] += line[i];
+    }
+  }
+  uint64_t all = 0;
+  for (const uint64_t s : sums) all += s;
+  return all;
+}
+
+using Sum = uint64_t (*)(const uint64_t*, const uint64_t*);
+constexpr Sum kOrders[] = {sum<1, 0>, sum<1, 16>, sum<4, 8>};
+
+// Products per step of each kernel below; two operations (multiply, add) each.
+constexpr int64_t kChains = 12;
+
+uint64_t int8_portable(int64_t steps) {
+  std::array<int32_t, 64> sums{};
+  std::array<int8_t, 64> a{}, b{};
+  for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<int8_t>(i), b[i] = static_cast<int8_t>(3 * i);
+  for (int64_t step = 0; step < steps / 16; ++step) {
+    for (size_t i = 0; i < a.size(); ++i) sums[i] += a[i] * b[i];
+    a[static_cast<size_t>(step) % 64] ^= 1;
+  }
+  uint64_t all = 0;
+  for (const int32_t s : sums) all += static_cast<uint64_t>(s);
+  return all;
+}
+
+#if defined(__x86_64__)
+// Twelve sums each, so that none waits for another; operands that the compiler cannot see through.
+__attribute__((target("avx512f,avx512vnni"))) uint64_t int8_avx512(int64_t steps) {
+  __m512i sums[kChains], a = _mm512_set1_epi32(0x01020304), b = _mm512_set1_epi32(0x04030201);
+  for (__m512i& s : sums) s = _mm512_setzero_si512();
+  for (int64_t step = 0; step < steps; ++step) {
+    __asm__("" : "+v"(a), "+v"(b));
+    for (__m512i& s : sums) s = _mm512_dpbusd_epi32(s, a, b);
+  }
+  __m512i all = sums[0];
+  for (int64_t i = 1; i < kChains; ++i) all = _mm512_add_epi32(all, sums[i]);
+  uint64_t words[8];
+  __builtin_memcpy(words, &all, sizeof words);
+  return words[0] + words[7];
+}
+
+__attribute__((target("avx2,avxvnni"))) uint64_t int8_avx_vnni(int64_t steps) {
+  __m256i sums[kChains], a = _mm256_set1_epi32(0x01020304), b = _mm256_set1_epi32(0x04030201);
+  for (__m256i& s : sums) s = _mm256_setzero_si256();
+  for (int64_t step = 0; step < steps; ++step) {
+    __asm__("" : "+x"(a), "+x"(b));
+    for (__m256i& s : sums) s = _mm256_dpbusd_avx_epi32(s, a, b);
+  }
+  __m256i all = sums[0];
+  for (int64_t i = 1; i < kChains; ++i) all = _mm256_add_epi32(all, sums[i]);
+  return static_cast<uint64_t>(_mm256_extract_epi64(all, 0));
+}
+
+__attribute__((target("avx2"))) uint64_t int8_avx2(int64_t steps) {
+  __m256i sums[kChains], a = _mm256_set1_epi32(0x01020304), b = _mm256_set1_epi32(0x04030201);
+  const __m256i ones = _mm256_set1_epi16(1);
+  for (__m256i& s : sums) s = _mm256_setzero_si256();
+  for (int64_t step = 0; step < steps; ++step) {
+    for (__m256i& s : sums) {
+      __asm__("" : "+x"(a), "+x"(b));  // each product is formed, not one for all
+      s = _mm256_add_epi32(s, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), ones));
+    }
+  }
+  __m256i all = sums[0];
+  for (int64_t i = 1; i < kChains; ++i) all = _mm256_add_epi32(all, sums[i]);
+  return static_cast<uint64_t>(_mm256_extract_epi64(all, 0));
+}
+#endif
+
+struct Int8Kernel {
+  const char* name;
+  uint64_t (*run)(int64_t steps);
+  double products_per_step;
+};
+
+Int8Kernel choose_int8() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512vnni")) return {"avx512_vnni", int8_avx512, 64.0 * kChains};
+  if (__builtin_cpu_supports("avx2")) {
+    unsigned a = 1, b = 0, c = 1, d = 0;  // leaf 7, subleaf 1: EAX bit 4 is AVX-VNNI, which no builtin knows
+    __asm__("cpuid" : "=a"(a), "=b"(b), "=c"(c), "=d"(d) : "a"(7), "c"(1));
+    if ((a & 16) != 0) return {"avx_vnni", int8_avx_vnni, 32.0 * kChains};
+    return {"avx2", int8_avx2, 32.0 * kChains};
+  }
+#endif
+  return {"portable", int8_portable, 4.0};
+}
+
+}  // namespace
+
+uint64_t available_memory(io::Io& io) { return number_after(kernel_file(io, "/proc/meminfo"), "MemAvailable:") << 10; }
+
+uint64_t last_level_cache(io::Io& io) {
+  uint64_t largest = 0;
+  for (int index = 0; index < 8; ++index) {
+    const std::string text = kernel_file(io, cat("/sys/devices/system/cpu/cpu0/cache/index", index, "/size"));
+    const int shift = text.find('K') != std::string::npos ? 10 : text.find('M') != std::string::npos ? 20 : 0;
+    largest = std::max(largest, number_after(text, "") << shift);
+  }
+  return largest;
+}
+
+Result<MachineLimits> MachineLimits::create(io::Io& io, int threads) {
+  CHECK(threads >= 1);
+  MachineLimits limits(io, threads);
+  limits.cache_bytes_ = last_level_cache(io);
+  uint64_t bytes = std::max(kLeastBuffer, 4 * limits.cache_bytes_ + (64u << 20));
+  if (const uint64_t available = available_memory(io); available > 0) bytes = std::min(bytes, available / 4);
+  limits.buffer_.resize(bytes / sizeof(uint64_t), 1);
+  for (const int n : {1, threads}) limits.pools_.push_back(std::make_unique<device::Pool>(n));
+  double best = 0;
+  for (size_t order = 0; order < std::size(kOrders); ++order) {
+    const double speed = limits.read_in(order, threads);
+    if (speed > best) best = speed, limits.order_ = order;
+  }
+  return limits;
+}
+
+double MachineLimits::read_in(size_t order, int threads) const {
+  CHECK(threads == 1 || threads == threads_);
+  const uint64_t start = io_->now_ns();
+  pools_[threads == 1 ? 0 : 1]->parallel(static_cast<int64_t>(buffer_.size()), [&](int64_t begin, int64_t end) {
+    sink = kOrders[order](buffer_.data() + begin, buffer_.data() + end);
+  });
+  return static_cast<double>(buffer_bytes()) * 1e9 / static_cast<double>(std::max<uint64_t>(io_->now_ns() - start, 1));
+}
+
+const char* MachineLimits::int8_kernel() { return choose_int8().name; }
+
+double MachineLimits::int8_rate() const {
+  const Int8Kernel kernel = choose_int8();
+  device::Pool& pool = *pools_[1];
+  double best = 0;
+  for (int i = 0; i < 3; ++i) {
+    const uint64_t start = io_->now_ns();
+    pool.parallel(threads_, [&](int64_t begin, int64_t end) {
+      for (int64_t thread = begin; thread < end; ++thread) sink = kernel.run(kInt8Steps);
+    });
+    const auto ns = static_cast<double>(std::max<uint64_t>(io_->now_ns() - start, 1));
+    const double products = kernel.products_per_step * static_cast<double>(kInt8Steps) * pool.threads();
+    best = std::max(best, 2 * products * 1e9 / ns);
+  }
+  return best;
+}
+
+}  // namespace evros::ops
