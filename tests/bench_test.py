@@ -12,7 +12,7 @@ import xml.etree.ElementTree as ElementTree
 
 EVROS = os.environ["EVROS"]
 SOURCES = os.environ["EVROS_SOURCE_DIR"]
-GGUF = os.path.join(os.environ["EVROS_BINARY_DIR"], "micro_gguf", "gguf", "micro-q8_0.gguf")
+GGUF = os.path.join(os.environ["EVROS_BINARY_DIR"], "micro", "gguf", "micro-q8_0.gguf")
 COMPARE = os.path.join(SOURCES, "bench", "compare")
 ONCE = ["--decode", "2", "--prompt", "8", "--rounds", "1"]
 SMALL = [*ONCE[:-1], "2"]
