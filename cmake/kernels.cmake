@@ -1,31 +1,52 @@
-# The reference kernels a second time, with hardware fused multiply-add, under their own namespace (src/kernels/isa.h).
+# The kernels of x86-64 that need more than the baseline instruction set, each under its own namespace (src/kernels/isa.h):
+# the reference sources with hardware fused multiply-add, and the vector tables, which are the sources of src/kernels/cpu
+# together with the reference sources (for the entries that have no vector version).
 if(TARGET kernels AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   file(GLOB ref_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/ref/*.cc)
   list(FILTER ref_sources EXCLUDE REGEX "_test\\.cc$")
-  add_library(kernels_ref_fma OBJECT ${ref_sources})
-  target_include_directories(kernels_ref_fma PRIVATE ${CMAKE_SOURCE_DIR}/src)
-  # -O3 whatever the build type: these run whole models in tests, and optimisation cannot change a bit.
-  target_compile_options(kernels_ref_fma PRIVATE -mfma -O3)
-  target_compile_definitions(kernels_ref_fma PRIVATE EVROS_ISA=ref_fma EVROS_TABLE_NAME=ref-fma)
-  target_sources(kernels PRIVATE $<TARGET_OBJECTS:kernels_ref_fma>)
-  target_compile_definitions(kernels PRIVATE EVROS_HAVE_REF_FMA)
-  if(EVROS_TESTS AND NOT EVROS_SANITIZE)  # sanitizers add shared symbols of their own
-    set(check ${CMAKE_SOURCE_DIR}/src/kernels/check_isa.sh)
+  file(GLOB cpu_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cpu/*.cc)
+  list(FILTER cpu_sources EXCLUDE REGEX "_test\\.cc$")
+  set(ref_parts ${ref_sources})
+  list(FILTER ref_parts EXCLUDE REGEX "/table\\.cc$")
+
+  # evros_isa(isa SOURCES... FLAGS...): objects of one instruction set, and the check that they share nothing with others.
+  function(evros_isa isa)
+    cmake_parse_arguments(ARG "" "" "SOURCES;FLAGS" ${ARGN})
+    set(objects kernels_${isa})
+    add_library(${objects} OBJECT ${ARG_SOURCES})
+    target_include_directories(${objects} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+    # -O3 whatever the build type: these run whole models in tests, and optimisation cannot change a bit.
+    target_compile_options(${objects} PRIVATE ${ARG_FLAGS} -O3)
+    target_compile_definitions(${objects} PRIVATE EVROS_ISA=${isa})
+    target_sources(kernels PRIVATE $<TARGET_OBJECTS:${objects}>)
+    if(EVROS_TESTS AND NOT EVROS_SANITIZE)  # sanitizers add shared symbols of their own
+      add_test(NAME kernels_isa_${isa} COMMAND ${CMAKE_SOURCE_DIR}/src/kernels/check_isa.sh ${isa} yes
+               $<TARGET_OBJECTS:${objects}> COMMAND_EXPAND_LISTS)
+    endif()
+  endfunction()
+
+  evros_isa(ref_fma SOURCES ${ref_sources} FLAGS -mfma)
+  target_compile_definitions(kernels_ref_fma PRIVATE EVROS_TABLE_NAME=ref-fma)
+  evros_isa(avx2 SOURCES ${ref_parts} ${cpu_sources} FLAGS -mavx2 -mfma -mf16c)
+  evros_isa(avx512 SOURCES ${ref_parts} ${cpu_sources}
+            FLAGS -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni)
+  target_compile_definitions(kernels PRIVATE EVROS_HAVE_REF_FMA EVROS_HAVE_VECTOR_TABLES)
+  if(EVROS_TESTS AND NOT EVROS_SANITIZE)
     set(baseline "$<FILTER:$<TARGET_OBJECTS:kernels>,INCLUDE,/ref/>")
-    set(fused "$<FILTER:$<TARGET_OBJECTS:kernels_ref_fma>,INCLUDE,/ref/>")
-    add_test(NAME kernels_isa_ref COMMAND ${check} ref no ${baseline} COMMAND_EXPAND_LISTS)
-    add_test(NAME kernels_isa_ref_fma COMMAND ${check} ref_fma yes ${fused} COMMAND_EXPAND_LISTS)
-    # What the linker makes of it, with the objects of either instruction set first.
+    add_test(NAME kernels_isa_ref COMMAND ${CMAKE_SOURCE_DIR}/src/kernels/check_isa.sh ref no ${baseline}
+             COMMAND_EXPAND_LISTS)
+    # What the linker makes of it, with the baseline's objects first and with them last.
     if(TARGET kernels_test)
-      set(forward $<TARGET_OBJECTS:kernels> $<TARGET_OBJECTS:kernels_ref_fma>)
-      set(backward $<TARGET_OBJECTS:kernels_ref_fma> $<TARGET_OBJECTS:kernels>)
+      set(wide $<TARGET_OBJECTS:kernels_ref_fma> $<TARGET_OBJECTS:kernels_avx2> $<TARGET_OBJECTS:kernels_avx512>)
+      set(forward $<TARGET_OBJECTS:kernels> ${wide})
+      set(backward ${wide} $<TARGET_OBJECTS:kernels>)
       foreach(order forward backward)
         add_executable(kernels_linked_${order} ${${order}} $<TARGET_OBJECTS:kernels_test>)
         set_target_properties(kernels_linked_${order} PROPERTIES LINKER_LANGUAGE CXX)
         target_link_libraries(kernels_linked_${order} PRIVATE device format GTest::gtest_main)
         add_dependencies(evros_tests kernels_linked_${order})
-        add_test(NAME kernels_linked_${order}
-                 COMMAND ${CMAKE_SOURCE_DIR}/src/kernels/check_link.sh ref_fma $<TARGET_FILE:kernels_linked_${order}>)
+        add_test(NAME kernels_linked_${order} COMMAND ${CMAKE_SOURCE_DIR}/src/kernels/check_link.sh
+                 $<TARGET_FILE:kernels_linked_${order}> ref_fma avx2 avx512)
       endforeach()
     endif()
   endif()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Quantised files: the gguf package's reading of Q8_0 and Q4_0 against ours, and GGUF against safetensors.
+"""Quantised files: the gguf package's reading of Q8_0, Q4_0, Q4_K and Q6_K against ours, and GGUF against safetensors.
 
 usage: quantised_test.py; needs EVROS, EVROS_SOURCE_DIR and EVROS_BINARY_DIR (for the unpacked GGUF fixtures).
 """
@@ -15,10 +15,10 @@ from reference import checkpoint, gguf_files, gguf_model
 
 EVROS = os.environ["EVROS"]
 MICRO = os.path.join(os.environ["EVROS_SOURCE_DIR"], "tests", "data", "micro")
-GGUF = os.path.join(os.environ["EVROS_BINARY_DIR"], "micro_gguf", "gguf")
+GGUF = os.path.join(os.environ["EVROS_BINARY_DIR"], "micro", "gguf")
 CONFIG, CHECKPOINT = checkpoint.read_folder(os.path.join(MICRO, "hf"))
 PLE_ARRAYS = {name.removeprefix("model."): a for name, a in CHECKPOINT.items() if a.dtype == np.int64}
-TOKENS = checkpoint.read_file(os.path.join(MICRO, "golden.safetensors"))["a.tokens"]
+TOKENS = checkpoint.read_file(os.path.join(os.environ["EVROS_BINARY_DIR"], "micro", "golden.safetensors"))["a.tokens"]
 
 
 class Quantised(unittest.TestCase):
@@ -109,6 +109,66 @@ class Quantised(unittest.TestCase):
     def test_both_rules_are_one_for_float_weights(self):
         model = os.path.join(GGUF, "micro-f32.gguf")
         self.largest_difference(self.trace(model, "N1-f32"), self.trace(model), 0)
+
+
+class SuperBlocks(unittest.TestCase):
+    """Q4_K and Q6_K, as `evros convert` writes them, of the bundled model: the micro model has no rows of 256."""
+
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory(prefix="evros_super_")
+        cls.addClassCleanup(scratch.cleanup)
+        cls.scratch, cls.model = scratch.name, os.path.join(os.environ["EVROS_SOURCE_DIR"], "models", "evros-tiny")
+        cls.config, floats = checkpoint.read_folder(cls.model)
+        cls.ple_arrays = {name.removeprefix("model.language_model."): a for name, a in floats.items() if a.dtype == np.int64}
+        cls.tokens = checkpoint.read_file(os.path.join(cls.model, "golden.safetensors"))["tool.tokens"][:160]
+        cls.files = {"bf16": cls.model}
+        for kind in ("q4_k", "q6_k"):
+            cls.files[kind] = os.path.join(cls.scratch, f"{kind}.gguf")
+            subprocess.run([EVROS, "convert", cls.model, cls.files[kind], "--type", kind, "--no-mtp", "--quiet"], check=True,
+                           timeout=300)
+
+    def trace(self, model, numerics="N1"):
+        out = os.path.join(self.scratch, "trace.safetensors")
+        subprocess.run([EVROS, "trace", model, "--tokens", ",".join(map(str, self.tokens)), "--kv", "f32", "--numerics", numerics,
+                        "--threads", "1", "--prefix", "a", "--out", out], check=True, stdout=subprocess.DEVNULL, timeout=300)
+        return checkpoint.read_file(out)
+
+    def perplexity(self, trace):
+        logits = trace["a.logits"].astype(np.float64)[:-1]
+        logits -= logits.max(1, keepdims=True)
+        chosen = logits[np.arange(len(logits)), self.tokens[1:]] - np.log(np.exp(logits).sum(1))
+        return float(np.exp(-chosen.mean()))
+
+    def test_under_the_float_rule_every_bit_is_that_of_the_gguf_packages_reading(self):
+        for kind in ("q4_k", "q6_k"):
+            target = os.path.join(self.scratch, "floats.gguf")
+            gguf_files.rewrite(self.files[kind], target, dequantise=True)
+            quantised, floats = self.trace(self.files[kind], "N1-f32"), self.trace(target)
+            self.assertEqual(set(quantised), set(floats))
+            for name, values in quantised.items():
+                self.assertTrue(np.array_equal(values, floats[name]), f"{kind}: {name} differs")
+
+    def test_int8_activations_as_numpy_computes_them(self):
+        for kind in ("q4_k", "q6_k"):
+            arrays, quantised = gguf_model.read(self.files[kind], self.config, self.ple_arrays)
+            self.assertGreater(len(quantised), 100)
+            made = self.trace(self.files[kind])["a.layer_out"].astype(np.float64)
+            for int8 in (True, False):
+                model, medians = gguf_model.QuantisedModel(self.config, arrays, quantised if int8 else set()), []
+                for i, theirs in enumerate(made):
+                    x = made[i - 1].reshape(len(self.tokens), model.hc, model.hidden) if i else model.streams(self.tokens)
+                    ours = model.layer(i, x, self.tokens, {}, {"route": np.inf, "selection": np.inf})
+                    medians.append(np.median(np.abs(ours.reshape(theirs.shape) - theirs).max(1) / np.abs(theirs).max()))
+                print(f"{kind} int8={int8}: {np.array(medians)}", file=sys.stderr)
+                self.assertTrue(max(medians) < 1e-5 if int8 else min(medians) > 1e-4, medians)
+
+    def test_quantising_costs_little(self):
+        exact = self.perplexity(self.trace(self.model))
+        costs = {kind: self.perplexity(self.trace(path)) / exact for kind, path in self.files.items()}
+        print(f"perplexity {exact:.4f}, times {costs}", file=sys.stderr)
+        self.assertLess(abs(costs["q6_k"] - 1), 0.01)
+        self.assertLess(abs(costs["q4_k"] - 1), 0.05)
 
 
 if __name__ == "__main__":

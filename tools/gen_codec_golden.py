@@ -12,6 +12,7 @@ import gguf
 import numpy as np
 
 TYPES = {"F16": (1, 2), "Q4_0": (32, 18), "Q8_0": (32, 34), "BF16": (1, 2)}
+SUPER_TYPES = {"Q4_K": 144, "Q6_K": 210}  # gguf decodes these and does not encode them
 OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "data" / "codec_golden.bin"
 
 
@@ -37,6 +38,23 @@ def blocks(rng, name):
         scale = np.array([rng.normal() * 10.0 ** rng.integers(-6, 3)], "<f2").view(np.uint8)
         out.append(np.concatenate([scale, rng.integers(0, 256, body).astype(np.uint8)]))
     return np.concatenate(out)
+
+
+def super_blocks(rng, name):
+    """Q4_K and Q6_K: few blocks, for each costs a kilobyte of floats; the same corners."""
+    scales = [0x0000, 0x8000, 0x0001, 0x83FF, 0x2E66, 0x7BFF, 0xFBFF, 0x3C00]
+    size = SUPER_TYPES[name]
+    fills = [np.full(size, v, np.uint8) for v in (0x00, 0xFF, 0x80, 0x7F)]
+    out = []
+    for i in range(len(scales)):
+        block = fills[i].copy() if i < len(fills) else rng.integers(0, 256, size).astype(np.uint8)
+        d = np.array([scales[i], scales[(i * 3 + 1) % len(scales)]], "<u2").view(np.uint8)
+        if name == "Q4_K":
+            block[:4] = d
+        else:
+            block[-2:] = d[:2]
+        out.append(block)
+    return np.stack(out)
 
 
 def weights(rng):
@@ -68,6 +86,10 @@ def main():
             out += record(kind, 0, encoded, gguf.quants.dequantize(encoded, kind))
             x = halfway(rng) if name in ("F16", "BF16") else weights(rng)
             out += record(kind, 1, gguf.quants.quantize(x, kind), x)
+        for name in SUPER_TYPES:
+            kind = gguf.GGMLQuantizationType[name]
+            encoded = super_blocks(rng, name)
+            out += record(kind, 0, encoded, gguf.quants.dequantize(encoded, kind))
     OUT.write_bytes(out)
     print(f"{OUT}: {len(out)} bytes")
 

@@ -142,9 +142,9 @@ void add_convert(CLI::App& root, ConvertArguments& a) {
   CLI::App& app = *root.add_subcommand("convert", "safetensors folder or GGUF -> GGUF");
   app.add_option("FROM", a.from, "a safetensors folder or a GGUF file")->required()->check(not_empty());
   app.add_option("TO", a.to, "the GGUF file to write")->required()->check(not_empty());
-  app.add_option("--type", a.type, "type of the matrices: f32, f16, bf16, q8_0, q4_0")
+  app.add_option("--type", a.type, "type of the matrices: f32, f16, bf16, q8_0, q4_0, q4_k, q6_k")
       ->capture_default_str()
-      ->transform(one_of({"f32", "f16", "bf16", "q8_0", "q4_0"}));
+      ->transform(one_of({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k"}));
   app.add_option("--name", a.name, "general.name of the new file");
   app.add_flag("--no-mtp", a.no_mtp, "leave the draft head out");
   app.add_flag("-q,--quiet", a.quiet, "no progress");
@@ -232,6 +232,10 @@ void add_serve(CLI::App& root, ServeArguments& a) {
   app.add_option("--cached", a.cached, "prompts kept for reuse beside them")
       ->capture_default_str()
       ->transform(number<int32_t>(0, 1024));
+  app.add_option("--pool", a.pool,
+                 "tokens that all sequences hold together, kept ones included (default: a whole context for each of "
+                 "--parallel)")
+      ->transform(number<int64_t>(1));
   app.add_option("--queue", a.queue, "requests that may wait; further ones are refused (429)")
       ->capture_default_str()
       ->transform(number<int32_t>(1, 1 << 20));
@@ -245,7 +249,7 @@ void add_serve(CLI::App& root, ServeArguments& a) {
       ->excludes(key);
   app.add_flag("--insecure", a.insecure, "serve an address that others reach without a key");
   add_list(app, "--cors-origin", a.cors_origins,
-           "let pages of this origin (https://chat.example) use the server, * all; may be repeated")
+           "let pages of this origin (https://chat.example, no path) use the server, * all; may be repeated")
       ->check(not_empty());
   add_list(app, "--alias", a.aliases, "another name of the model; may be repeated")->check(not_empty());
   app.add_option("--max-body-mb", a.max_body_mb, "longest request in MiB")

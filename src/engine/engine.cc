@@ -93,8 +93,9 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device:
   EVROS_ASSIGN(impl->store, state::Store::create(*impl->device, impl->model.state.layout, plan.limits));
   EVROS_ASSIGN(impl->forward, Forward::create(impl->model, impl->table.get(), *impl->device, plan.pass));
   EVROS_ASSIGN(impl->spare, impl->store->open());
-  impl->weights = std::make_unique<WeightLoader>(*impl->file, *impl->device);
+  impl->weights = std::make_unique<WeightLoader>(*impl->file, *impl->device, device::thread_count(options.threads));
   EVROS_ASSIGN(impl->model.weights, model::bind(impl->model.hyper, options.draft_head, *impl->weights));
+  impl->weights->finish();
 
   EngineInfo& info = impl->info;
   info.model = impl->file->name();

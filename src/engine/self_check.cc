@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "base/str.h"
 #include "kernels/derive.h"
+#include "kernels/layout.h"
 
 namespace evros::engine {
 namespace {
@@ -107,12 +108,13 @@ Result<std::string> matmul(Bench& bench, format::TensorType type) {
   const std::vector<float> w = Bench::numbers(1, kOut * kIn);
   std::vector<std::byte> stored(kOut * format::row_bytes(type, kIn));
   kernels::quantize_weights(type, w, stored.data());
-  EVROS_ASSIGN(const std::byte* data, bench.put<std::byte>(stored));
+  std::vector<std::byte> packed(stored.size());
+  kernels::pack_rows(type, kOut, static_cast<int64_t>(format::row_bytes(type, kIn)), stored.data(), packed.data());
+  EVROS_ASSIGN(const std::byte* data, bench.put<std::byte>(packed));
   EVROS_ASSIGN(const float* x, bench.floats(2, kRows * kIn));
-  EVROS_ASSIGN(std::byte * q, bench.take(kRows * kIn));
-  EVROS_ASSIGN(float* d, bench.room(kRows * kIn / 32));
+  EVROS_ASSIGN(std::byte * segments, bench.take(kRows * kernels::quant_segments(kIn) * sizeof(kernels::QuantSegment)));
   EVROS_ASSIGN(float* y, bench.room(kRows * kOut));
-  const kernels::QuantRows xq{reinterpret_cast<int8_t*>(q), d};
+  const kernels::QuantRows xq{reinterpret_cast<kernels::QuantSegment*>(segments)};
   const bool integers = format::type_info(type).quantised;
   return bench.run(y, kRows * kOut, [&](device::Queue& queue) {
     if (integers) bench.kernels().quantize(queue, bench.batch(), {x, kIn, kIn, xq});

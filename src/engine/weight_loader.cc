@@ -1,7 +1,11 @@
 #include "engine/weight_loader.h"
 
+#include <algorithm>
+#include <atomic>
+
 #include "base/str.h"
 #include "kernels/derive.h"
+#include "kernels/layout.h"
 
 namespace evros::engine {
 namespace {
@@ -9,10 +13,13 @@ namespace {
 constexpr uint64_t kReadBytes = 16u << 20;
 constexpr size_t kTensorsListed = 12;
 
-// A whole number of rows near kReadBytes: ModelFile::read wants whole rows where columns are reordered.
-uint64_t read_step(const format::Tensor& tensor) {
+// Bytes to read next at `at`: whole strips of the layout near kReadBytes, or what is left of the matrix. A tensor of experts
+// is a matrix for each.
+uint64_t read_step(const format::Tensor& tensor, uint64_t at) {
   const uint64_t row = format::row_bytes(tensor.type, tensor.ne[0]);
-  return std::max<uint64_t>(kReadBytes / row, 1) * row;
+  const uint64_t strips = std::max<uint64_t>(kReadBytes / row / kernels::kStripRows, 1) * kernels::kStripRows;
+  const uint64_t matrix = tensor.ne[1] % kernels::kStripRows == 0 ? tensor.bytes() : tensor.ne[1] * row;
+  return std::min(strips * row, matrix - at % matrix);
 }
 
 }  // namespace
@@ -45,20 +52,35 @@ Result<std::byte*> WeightLoader::allocate(uint64_t bytes, const std::string& nam
   return buffers_.back().data();
 }
 
+// Brings whole strips into the layout. False when a number or scale is not finite.
+bool WeightLoader::pack(const format::Tensor& tensor, std::span<const std::byte> stored, std::span<std::byte> packed) {
+  const auto row_bytes = static_cast<int64_t>(format::row_bytes(tensor.type, tensor.ne[0]));
+  const int64_t rows = static_cast<int64_t>(stored.size()) / row_bytes;
+  std::atomic<bool> finite{true};
+  pool_->parallel((rows + kernels::kStripRows - 1) / kernels::kStripRows, [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * kernels::kStripRows, count = std::min(end * kernels::kStripRows, rows) - first;
+    const auto part = stored.subspan(static_cast<size_t>(first * row_bytes), static_cast<size_t>(count * row_bytes));
+    if (!kernels::scales_finite(tensor.type, part)) finite = false;
+    kernels::pack_rows(tensor.type, count, row_bytes, part.data(), packed.data() + first * row_bytes);
+  });
+  return finite;
+}
+
 Result<model::Matrix> WeightLoader::matrix(const std::string& name) {
   EVROS_ASSIGN(const format::Tensor* tensor, find_tensor(file_, name));
   CHECK(tensor->derive == format::Derive::none);
   EVROS_ASSIGN(std::byte * data, allocate(tensor->bytes(), name));
-  std::vector<std::byte> staging;
+  std::vector<std::byte> staging, packed;
   for (uint64_t at = 0; at < tensor->bytes();) {
-    const uint64_t n = std::min(read_step(*tensor), tensor->bytes() - at);
+    const uint64_t n = read_step(*tensor, at);
     staging.resize(n);
+    packed.resize(n);
     EVROS_TRY(file_.read(*tensor, at, staging));
-    if (!kernels::scales_finite(tensor->type, staging)) {
+    if (!pack(*tensor, staging, packed)) {
       return Error{Code::bad_file,
                    cat(file_.path(), ": tensor ", name, " holds a value or scale that is NaN or infinite")};
     }
-    EVROS_TRY(device_.upload(data + at, staging));
+    EVROS_TRY(device_.upload(data + at, packed));
     at += n;
   }
   return matrix_of(*tensor, data);
@@ -88,7 +110,7 @@ Status check_types(const format::ModelFile& file) {
   if (count > kTensorsListed) list += cat(", and ", count - kTensorsListed, " more");
   return Error{Code::unsupported, cat(file.path(), ": ", count,
                                       " tensors have a type that this version cannot run (it runs F32, "
-                                      "F16, BF16, Q8_0 and Q4_0): ",
+                                      "F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K): ",
                                       list)};
 }
 

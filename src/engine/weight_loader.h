@@ -1,12 +1,14 @@
-// Makes a model's weights resident: reads each tensor that model::bind asks for into device memory, as stored or
-// (vectors) dequantised with its derivation applied.
+// Makes a model's weights resident: reads each tensor that model::bind asks for into device memory, in the layout of
+// the kernels (kernels/layout.h) or (vectors) dequantised with its derivation applied.
 #pragma once
 
-#include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "device/device.h"
+#include "device/pool.h"
 #include "format/model_file.h"
 #include "model/weights.h"
 
@@ -15,18 +17,24 @@ namespace evros::engine {
 class WeightLoader : public model::TensorSource {
  public:
   /// Both outlive the loader; the loader outlives the bound weights.
-  WeightLoader(const format::ModelFile& file, device::Device& device) : file_(file), device_(device) {}
+  /// Weights are checked and brought into the layout on `threads` threads, which end with finish().
+  WeightLoader(const format::ModelFile& file, device::Device& device, int threads)
+      : file_(file), device_(device), pool_(std::in_place, threads) {}
 
   Result<model::Matrix> matrix(const std::string& name) override;
   Result<const float*> vector(const std::string& name) override;
+  /// Nothing more will be asked for.
+  void finish() { pool_.reset(); }
   /// Device bytes taken so far.
   uint64_t bytes() const { return bytes_; }
 
  private:
   Result<std::byte*> allocate(uint64_t bytes, const std::string& name);
+  bool pack(const format::Tensor& tensor, std::span<const std::byte> stored, std::span<std::byte> packed);
 
   const format::ModelFile& file_;
   device::Device& device_;
+  std::optional<device::Pool> pool_;
   std::vector<device::Buffer> buffers_;
   uint64_t bytes_ = 0;
 };
@@ -34,7 +42,7 @@ class WeightLoader : public model::TensorSource {
 /// The tensor, or an error that names file and tensor.
 Result<const format::Tensor*> find_tensor(const format::ModelFile& file, const std::string& name);
 
-/// The tensor as rows of ne0 columns that lie at `data`, all higher dimensions folded into rows.
+/// The tensor as rows of ne0 columns that lie at `data` in the kernels' layout, all higher dimensions folded into rows.
 model::Matrix matrix_of(const format::Tensor& tensor, const std::byte* data);
 
 /// One sentence that lists every tensor of a type that the kernels cannot multiply with, or ok.

@@ -3,12 +3,15 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "base/bytes.h"
 #include "kernels/codec/float16.h"
 #include "kernels/codec/q4_0.h"
+#include "kernels/codec/q4_k.h"
+#include "kernels/codec/q6_k.h"
 #include "kernels/codec/q8_0.h"
 #include "kernels/derive.h"
 
@@ -50,7 +53,7 @@ TEST(Codec, DequantisesBitForBitAsGgufDoes) {
           << "type " << static_cast<int>(golden.type) << " element " << i;
     }
   }
-  EXPECT_EQ(seen, 4);
+  EXPECT_EQ(seen, 6);
 }
 
 TEST(Codec, QuantisesBitForBitAsGgufDoes) {
@@ -112,40 +115,115 @@ TEST(Float16, EveryBfloatComesBackAndOverflowsOnlyPastTheLastMiddle) {
   EXPECT_EQ(f32_to_bf16(float_from_bits(0x3f818000u)), 0x3f82);  // tie, up to even
 }
 
-/// The integers and the scale of the integer chain must give back exactly what decode gives: q * d.
+/// The integers, scales and minima of the integer chain must give back exactly what decode gives: q * sw - mw.
 template <typename Codec>
-void groups_agree_with_floats() {
+void groups_agree_with_floats(std::initializer_list<int> scale_high_bytes) {
   std::byte block[Codec::kBytes];
   for (uint32_t seed = 0; seed < 500; ++seed) {
     for (int i = 0; i < Codec::kBytes; ++i) block[i] = static_cast<std::byte>((seed * 2654435761u + i * 40503u) >> 7);
-    block[1] = static_cast<std::byte>(static_cast<int>(block[1]) & 0xbb);  // a finite scale
-    float floats[Codec::kBlock], scale;
+    for (const int i : scale_high_bytes)
+      block[i] = static_cast<std::byte>(static_cast<int>(block[i]) & 0xbb);  // finite
+    constexpr int kGroups = Codec::kBlock / Codec::kGroup;
+    float floats[Codec::kBlock], scale[kGroups], minimum[kGroups] = {};
     int8_t q[Codec::kBlock];
     Codec::decode(block, floats);
-    Codec::decode_groups(block, q, &scale);
-    for (int i = 0; i < Codec::kBlock; ++i) ASSERT_EQ(static_cast<float>(q[i]) * scale, floats[i]);
+    if constexpr (Codec::kMinimum) {
+      Codec::decode_groups(block, q, scale, minimum);
+    } else {
+      Codec::decode_groups(block, q, scale);
+    }
+    for (int i = 0; i < Codec::kBlock; ++i) {
+      const int g = i / Codec::kGroup;
+      ASSERT_EQ(static_cast<float>(q[i]) * scale[g] - minimum[g], floats[i]) << i;
+    }
   }
 }
 
 TEST(Codec, IntegersAndScalesAreTheFloats) {
-  groups_agree_with_floats<Q8_0>();
-  groups_agree_with_floats<Q4_0>();
+  groups_agree_with_floats<Q8_0>({1});
+  groups_agree_with_floats<Q4_0>({1});
+  groups_agree_with_floats<Q4_K>({1, 3});
+  groups_agree_with_floats<Q6_K>({209});
+}
+
+/// Root mean square error of quantising and back, as a share of the values' own.
+double relative_error(format::TensorType type, const std::vector<float>& x) {
+  std::vector<std::byte> encoded(x.size() * 4);
+  std::vector<float> back(x.size());
+  quantize_weights(type, x, encoded.data());
+  dequantize(type, encoded.data(), back);
+  double error = 0, size = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    error += std::pow(static_cast<double>(back[i]) - x[i], 2);
+    size += std::pow(static_cast<double>(x[i]), 2);
+  }
+  return std::sqrt(error / size);
+}
+
+// An ideal 16-level quantiser of normal values (Max 1960) leaves 0.107 of their size, a 64-level one about 0.031; groups
+// with scales of their own do better than one scale for all.
+TEST(Codec, SuperBlocksFitNormalWeightsBetterThanTheirPlainCousins) {
+  std::mt19937 engine(7);
+  std::normal_distribution<float> normal(0.0f, 0.02f);
+  std::vector<float> x(256 * 64);
+  for (float& value : x) value = normal(engine);
+  const double q4_0 = relative_error(format::TensorType::q4_0, x), q4_k = relative_error(format::TensorType::q4_k, x),
+               q6_k = relative_error(format::TensorType::q6_k, x), q8_0 = relative_error(format::TensorType::q8_0, x);
+  EXPECT_LT(q4_k, 0.078);
+  EXPECT_LT(q4_k, 0.9 * q4_0);
+  EXPECT_LT(q6_k, 0.0185);
+  EXPECT_LT(q8_0, q6_k);
+}
+
+TEST(Codec, SuperBlocksKeepWhatTheyCanHoldExactly) {
+  std::vector<float> x(256);
+  for (int i = 0; i < 256; ++i) x[i] = static_cast<float>(i % 16) * 0.5f - 2.0f;  // d = 1/126.., 15 levels, one minimum
+  EXPECT_LT(relative_error(format::TensorType::q4_k, x), 2e-3);
+  for (int i = 0; i < 256; ++i) x[i] = static_cast<float>(i % 16 * 4 - 32);
+  EXPECT_LT(relative_error(format::TensorType::q6_k, x), 1e-3);
+}
+
+TEST(Codec, SuperBlocksSurviveExtremeWeights) {
+  const float kLargest = 3.4e38f;
+  std::vector<std::vector<float>> rows(6, std::vector<float>(256));
+  rows[1].assign(256, 3.0f);    // no spread
+  rows[2].assign(256, -3.0f);   // no spread, all in the minimum
+  rows[3].assign(256, 1e-30f);  // scales vanish in half precision
+  for (int i = 0; i < 256; ++i) rows[4][i] = i % 2 ? kLargest : -kLargest;
+  rows[5][37] = -1.0f;  // one weight among zeros
+  for (const auto type : {format::TensorType::q4_k, format::TensorType::q6_k}) {
+    for (const auto& row : rows) {
+      std::vector<std::byte> encoded(256);
+      std::vector<float> back(256);
+      quantize_weights(type, row, encoded.data());
+      const size_t bytes = type == format::TensorType::q4_k ? 144 : 210;
+      if (row[1] == kLargest) {
+        EXPECT_FALSE(scales_finite(type, {encoded.data(), bytes}));  // the caller's error, not a crash
+        continue;
+      }
+      EXPECT_TRUE(scales_finite(type, {encoded.data(), bytes}));
+      dequantize(type, encoded.data(), back);
+      for (int i = 0; i < 256; ++i) EXPECT_NEAR(back[i], row[i], 0.02f) << i;
+    }
+  }
 }
 
 TEST(Derive, FindsTheOneInfiniteOrNanScaleOfAFile) {
-  std::vector<float> row(64, 1.5f);
-  for (const auto type : {format::TensorType::f32, format::TensorType::f16, format::TensorType::bf16,
-                          format::TensorType::q8_0, format::TensorType::q4_0}) {
-    std::vector<std::byte> encoded(64 * 4);
+  std::vector<float> row(512, 1.5f);
+  for (const auto type :
+       {format::TensorType::f32, format::TensorType::f16, format::TensorType::bf16, format::TensorType::q8_0,
+        format::TensorType::q4_0, format::TensorType::q4_k, format::TensorType::q6_k}) {
+    std::vector<std::byte> encoded(row.size() * 4);
     quantize_weights(type, row, encoded.data());
-    const size_t bytes = type == format::TensorType::f32    ? 256
-                         : type == format::TensorType::q8_0 ? 68
-                         : type == format::TensorType::q4_0 ? 36
-                                                            : 128;
-    encoded.resize(bytes);
+    encoded.resize(format::row_bytes(type, row.size()));
     EXPECT_TRUE(scales_finite(type, encoded));
-    const bool is_block = type == format::TensorType::q8_0 || type == format::TensorType::q4_0;
-    std::byte* scale = encoded.data() + (is_block ? bytes / 2 : 0);
+    // The second block's scale; of Q4_K, dmin.
+    std::byte* scale = encoded.data();
+    if (format::type_info(type).quantised) {
+      scale += format::type_info(type).block_bytes;
+    }
+    if (type == format::TensorType::q4_k) scale += 2;
+    if (type == format::TensorType::q6_k) scale += 208;
     for (const uint32_t bad : {0x7fc00000u, 0xff800000u}) {  // NaN, -infinity; 16-bit types by their own bits
       if (type == format::TensorType::f32) {
         store(scale, bad);

@@ -17,6 +17,15 @@ void run_ranges(device::Queue& queue, int64_t n, int64_t cost,
 
 inline namespace EVROS_ISA {
 
+/// body(begin, end) over ranges of [0, n), whose elements cost about `cost` element operations each.
+template <typename Body>
+void for_each_range(device::Queue& queue, int64_t n, int64_t cost, const Body& body) {
+  const auto range = [](const void* context, int64_t begin, int64_t end) {
+    (*static_cast<const Body*>(context))(begin, end);
+  };
+  run_ranges(queue, n, cost, range, &body);
+}
+
 /// body(i) for every i of [0, n), each about `cost` element operations; the range is cut among the queue's threads.
 template <typename Body>
 void for_each(device::Queue& queue, int64_t n, int64_t cost, const Body& body) {

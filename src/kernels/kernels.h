@@ -28,7 +28,7 @@ enum StatusBit : uint32_t {
   kIndexRange = 4,     // an index pointed outside its table
 };
 
-/// A weight matrix as stored: `rows` outputs of `cols` inputs each, row n at data + n * row_bytes.
+/// A weight matrix: `rows` outputs of `cols` inputs each, rows * row_bytes bytes in the order of kernels/layout.h.
 struct Matrix {
   format::TensorType type = format::TensorType::f32;
   const std::byte* data = nullptr;
@@ -36,10 +36,21 @@ struct Matrix {
   int64_t row_bytes = 0;
 };
 
-/// Activations quantised per 32 elements: row r has q[r * cols ..], d[r * (cols / 32) ..].
+/// Up to 256 elements of a row of activations, quantised per 32 (docs/numerics.md, "Matrix product"): integers, scales, and
+/// the sums of the integers of each 16, which products need again and again. What lies behind a row's last element is
+/// undefined.
+struct alignas(64) QuantSegment {
+  int8_t q[256];
+  float d[8];
+  int16_t sum[16];
+};
+/// Segments of a row of `cols` elements.
+constexpr int64_t quant_segments(int64_t cols) { return (cols + 255) / 256; }
+
+/// Quantised rows of `cols` elements: row r has quant_segments(cols) segments from segments + r * quant_segments(cols) on.
 struct QuantRows {
-  int8_t* q = nullptr;
-  float* d = nullptr;
+  QuantSegment* segments = nullptr;
+  bool empty() const { return segments == nullptr; }
 };
 
 /// One sequence's share of a batch: rows [first_row, first_row + rows) are its tokens at positions position, position + 1, ...
@@ -80,7 +91,7 @@ struct QuantizeArgs {
   QuantRows out;
 };
 
-/// y[r] = W x[r]. Quantised W with xq.q set: the integer chain; otherwise the float chain on dequantised weights.
+/// y[r] = W x[r]. Quantised W with xq set: the integer chain; otherwise the float chain on dequantised weights.
 struct MatmulArgs {
   Matrix w;
   const float* x;
@@ -316,6 +327,9 @@ struct ExpertsArgs {
   float* hidden;       // scratch, [rows][used][ff] floats twice over: gate, then up
   QuantRows hidden_q;  // scratch for the down product, [rows * used][ff]
   float* expert_out;   // scratch, [rows][used][hidden]
+  int32_t experts;     // every id is below it
+  int32_t* order;      // scratch, [rows * used]: (row, rank) pairs sorted by expert
+  int32_t* first;      // scratch, [experts + 1]: where each expert's pairs begin
   float* y;
   int64_t y_stride;
 };

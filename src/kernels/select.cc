@@ -1,4 +1,8 @@
 // Which tables this program has and which of them this machine can run.
+#ifdef EVROS_HAVE_VECTOR_TABLES
+#include <cpuid.h>
+#endif
+
 #include <string_view>
 
 #include "kernels/kernels.h"
@@ -13,6 +17,14 @@ namespace ref_fma {
 const Kernels& table();
 }
 #endif
+#ifdef EVROS_HAVE_VECTOR_TABLES
+namespace avx2 {
+const Kernels& table();
+}
+namespace avx512 {
+const Kernels& table();
+}
+#endif
 
 const Kernels& ref_kernels() { return ref::table(); }
 
@@ -24,9 +36,34 @@ const Kernels* ref_fma_kernels() {
   return nullptr;
 }
 
+namespace {
+
+// What cmake/kernels.cmake compiles the two tables with. Asking for a wide set also asks whether the operating system saves
+// its registers.
+#ifdef EVROS_HAVE_VECTOR_TABLES
+bool has_f16c() {  // which Clang 14 does not know by name
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+bool runs_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c(); }
+
+bool runs_avx512() {
+  return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512vnni");
+}
+#endif
+
+}  // namespace
+
 std::vector<const Kernels*> host_tables() {
   std::vector<const Kernels*> tables{&ref_kernels()};
   if (const Kernels* fma = ref_fma_kernels()) tables.push_back(fma);
+#ifdef EVROS_HAVE_VECTOR_TABLES
+  if (runs_avx2()) tables.push_back(&avx2::table());
+  if (runs_avx512()) tables.push_back(&avx512::table());
+#endif
   return tables;
 }
 
@@ -46,6 +83,8 @@ bool can_multiply(format::TensorType type) {
     case format::TensorType::bf16:
     case format::TensorType::q8_0:
     case format::TensorType::q4_0:
+    case format::TensorType::q4_k:
+    case format::TensorType::q6_k:
       return true;
     default:
       return false;

@@ -13,6 +13,7 @@
 #include "device/pool.h"
 #include "kernels/derive.h"
 #include "kernels/kernels.h"
+#include "kernels/layout.h"
 
 namespace evros::kernels {
 
@@ -57,8 +58,7 @@ inline void expect_same(const Output& a, const Output& b, const std::string& wha
 inline Output everywhere(const std::function<Output(const Kernels&, device::Queue&)>& run) {
   device::Queue alone;
   const Output expected = run(ref_kernels(), alone);
-  for (const Kernels* table : {&ref_kernels(), ref_fma_kernels()}) {
-    if (table == nullptr) continue;
+  for (const Kernels* table : host_tables()) {
     for (const int threads : {1, 2, 3}) {
       device::Pool pool(threads);
       device::Queue queue{.pool = &pool};
@@ -233,28 +233,48 @@ inline std::vector<std::vector<std::vector<int64_t>>> partitions(int sequences, 
 
 /// A weight matrix of any type that can_multiply(), with the floats it stands for.
 struct Weights {
-  std::vector<std::byte> bytes;
+  std::vector<std::byte> bytes, packed;  // as in a file, and as kernels want it: `parts` matrices of equal size
   Floats values;
   Matrix matrix;
 
-  Weights(format::TensorType type, int64_t rows, int64_t cols, Random& random)
-      : bytes(rows * cols * 4), values(rows * cols) {
+  Weights(format::TensorType type, int64_t rows, int64_t cols, Random& random, int64_t parts = 1)
+      : bytes(rows * row_bytes(type, cols)), packed(bytes.size()), values(rows * cols) {
     quantize_weights(type, random.normal(rows * cols), bytes.data());
     dequantize(type, bytes.data(), values);
-    matrix = {.type = type, .data = bytes.data(), .rows = rows, .cols = cols, .row_bytes = row_bytes(type, cols)};
+    pack(type, rows, cols, parts);
+  }
+  void pack(format::TensorType type, int64_t rows, int64_t cols, int64_t parts) {
+    const int64_t of_row = row_bytes(type, cols), each = rows / parts;
+    for (int64_t at = 0; at < rows; at += each) {
+      pack_rows(type, each, of_row, bytes.data() + at * of_row, packed.data() + at * of_row);
+    }
+    matrix = {.type = type, .data = packed.data(), .rows = rows, .cols = cols, .row_bytes = of_row};
   }
   static int64_t row_bytes(format::TensorType type, int64_t cols) {
-    switch (type) {
-      case format::TensorType::f32:
-        return cols * 4;
-      case format::TensorType::q8_0:
-        return cols / 32 * 34;
-      case format::TensorType::q4_0:
-        return cols / 32 * 18;
-      default:
-        return cols * 2;
+    return static_cast<int64_t>(format::row_bytes(type, static_cast<uint64_t>(cols)));
+  }
+};
+
+/// Quantised rows of x, made by the table under test.
+struct Quantised {
+  std::vector<QuantSegment> segments;
+  std::vector<int32_t> q, sums;
+  Floats d;
+  Quantised(const Kernels& table, device::Queue& queue, const Batch& batch, const Floats& x, int64_t cols)
+      : Quantised(table, queue, batch, x.data(), cols) {}
+  Quantised(const Kernels& table, device::Queue& queue, const Batch& batch, const float* x, int64_t cols)
+      : segments(batch.rows * quant_segments(cols)) {
+    if (cols > 0) table.quantize(queue, batch, {.x = x, .x_stride = cols, .cols = cols, .out = rows()});
+    for (int64_t r = 0; r < batch.rows; ++r) {
+      for (int64_t i = 0; i < cols; ++i) {
+        const QuantSegment& segment = segments[r * quant_segments(cols) + i / 256];
+        q.push_back(segment.q[i % 256]);
+        if (i % 32 == 0) d.push_back(segment.d[i % 256 / 32]);
+        if (i % 16 == 0) sums.push_back(segment.sum[i % 256 / 16]);
+      }
     }
   }
+  QuantRows rows() { return {segments.data()}; }
 };
 
 }  // namespace evros::kernels

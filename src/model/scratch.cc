@@ -96,9 +96,10 @@ void carve_experts(Carver& carve, Scratch& s, const HyperParams& h, int64_t R) {
   carve(s.expert_ids, chosen);
   carve(s.expert_weights, chosen);
   carve(s.expert_hidden, 2 * chosen, h.expert_ff);
-  carve(s.expert_q.q, chosen, h.expert_ff);
-  carve(s.expert_q.d, chosen, h.expert_ff / 32 + 1);
+  carve(s.expert_q.segments, chosen, kernels::quant_segments(h.expert_ff));
   carve(s.expert_out, chosen, h.hidden);
+  carve(s.expert_order, chosen);
+  carve(s.expert_first, h.experts + 1);
   carve(s.shared_gate, R, h.shared_ff);
   carve(s.shared_up, R, h.shared_ff);
   carve(s.shared, R, h.hidden);
@@ -139,8 +140,7 @@ Scratch carve_scratch(const HyperParams& h, const PassLimits& limits, int64_t pl
   carve(s.inject, R, h.hc_count);
   carve(s.u, R, h.hidden);
   carve(s.y, R, h.hidden);
-  carve(s.xq.q, R, widest_input(h));
-  carve(s.xq.d, R, widest_input(h) / 32 + 1);
+  carve(s.xq.segments, R, kernels::quant_segments(widest_input(h)));
   carve_linear(carve, s, h, R);
   carve_attention(carve, s, h, limits);
   carve_experts(carve, s, h, R);

@@ -68,6 +68,8 @@ struct Scratch {
   float* expert_hidden;            // [2][R][used][expert_ff]
   kernels::QuantRows expert_q;     // [R*used][expert_ff]
   float* expert_out;               // [R][used][hidden]
+  int32_t* expert_order;           // [R][used]
+  int32_t* expert_first;           // [experts + 1]
   float *shared_gate, *shared_up;  // [R][shared_ff]
   float* shared;                   // [R][hidden]
   float* shared_router;            // [R]

@@ -17,12 +17,28 @@ void moe_experts(const Pass& pass, device::Queue& queue, const MoeWeights& moe) 
   const auto& s = *pass.scratch;
   Products product(pass, pass.batch, queue, s.u, h.hidden);
   kernels::QuantRows xq = product.quantised(moe.gate.matrix);
-  if (xq.q == nullptr) xq = product.quantised(moe.up.matrix);
-  pass.model->kernels->experts(
-      queue, pass.batch,
-      {moe.gate.matrix, moe.up.matrix, moe.down.matrix, moe.gate.expert_bytes, moe.up.expert_bytes,
-       moe.down.expert_bytes, s.u, h.hidden, xq, s.expert_ids, s.expert_weights, h.experts_used, s.expert_hidden,
-       pass.model->numerics.float_activations ? kernels::QuantRows{} : s.expert_q, s.expert_out, s.y, h.hidden});
+  if (xq.empty()) xq = product.quantised(moe.up.matrix);
+  pass.model->kernels->experts(queue, pass.batch,
+                               {moe.gate.matrix,
+                                moe.up.matrix,
+                                moe.down.matrix,
+                                moe.gate.expert_bytes,
+                                moe.up.expert_bytes,
+                                moe.down.expert_bytes,
+                                s.u,
+                                h.hidden,
+                                xq,
+                                s.expert_ids,
+                                s.expert_weights,
+                                h.experts_used,
+                                s.expert_hidden,
+                                pass.model->numerics.float_activations ? kernels::QuantRows{} : s.expert_q,
+                                s.expert_out,
+                                h.experts,
+                                s.expert_order,
+                                s.expert_first,
+                                s.y,
+                                h.hidden});
 }
 
 void moe_shared(const Pass& pass, device::Queue& queue, const MoeWeights& moe) {

@@ -39,6 +39,10 @@ uint32_t file_type(TensorType type) {
       return 2;
     case TensorType::q8_0:
       return 7;
+    case TensorType::q4_k:
+      return 14;
+    case TensorType::q6_k:
+      return 18;
     case TensorType::bf16:
       return 32;
     default:
@@ -48,7 +52,7 @@ uint32_t file_type(TensorType type) {
 
 bool is_target(TensorType type) {
   return type == TensorType::f32 || type == TensorType::f16 || type == TensorType::bf16 || type == TensorType::q8_0 ||
-         type == TensorType::q4_0;
+         type == TensorType::q4_0 || type == TensorType::q4_k || type == TensorType::q6_k;
 }
 
 /// Which type each tensor gets: ConvertOptions::type says the rule.
@@ -65,7 +69,10 @@ class TypeChoice {
     if (found != small_.end() && found->second) return TensorType::f32;
     if (name.ends_with(".ssm_alpha.weight") || name.ends_with(".ssm_beta.weight")) return TensorType::f32;
     if (name.ends_with(".indexer.q_proj.weight") || name.ends_with(".indexer.k_proj.weight")) return tensor.type;
-    return tensor.ne[0] % format::type_info(wanted_).block_elements == 0 ? wanted_ : TensorType::f16;
+    const auto is_whole = [&](TensorType type) { return tensor.ne[0] % format::type_info(type).block_elements == 0; };
+    if (is_whole(wanted_)) return wanted_;
+    const bool has_smaller_blocks = format::type_info(wanted_).block_elements == 256 && is_whole(TensorType::q8_0);
+    return has_smaller_blocks ? TensorType::q8_0 : TensorType::f16;
   }
 
  private:
@@ -76,8 +83,9 @@ class TypeChoice {
 Status check_request(io::Io& io, const format::ModelFile& source, const std::string& to,
                      const ConvertOptions& options) {
   if (!is_target(options.type)) {
-    return Error{Code::invalid_argument, cat("the type ", format::type_info(options.type).name,
-                                             " cannot be written; possible are f32, f16, bf16, q8_0 and q4_0")};
+    return Error{Code::invalid_argument,
+                 cat("the type ", format::type_info(options.type).name,
+                     " cannot be written; possible are f32, f16, bf16, q8_0, q4_0, q4_k and q6_k")};
   }
   if (!to.ends_with(".gguf"))
     return Error{Code::invalid_argument, cat("the file to write is ", to, "; its name must end in .gguf")};
@@ -107,7 +115,7 @@ Result<std::vector<Planned>> plan_tensors(const format::ModelFile& source, const
   if (count > kTensorsListed) refused += cat(", and ", count - kTensorsListed, " more");
   return Error{Code::unsupported, cat(source.path(), ": ", count,
                                       " tensors have a type that this version cannot decode (it "
-                                      "decodes F32, F16, BF16, Q8_0 and Q4_0): ",
+                                      "decodes F32, F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K): ",
                                       refused)};
 }
 

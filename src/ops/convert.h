@@ -12,9 +12,10 @@
 namespace evros::ops {
 
 struct ConvertOptions {
-  /// f32, f16, bf16, q8_0 or q4_0. Matrices and the n-gram table get it. Norms, convolutions, the router, inject,
+  /// f32, f16, bf16, q8_0, q4_0, q4_k or q6_k. Matrices and the n-gram table get it. Norms, convolutions, the router, inject,
   /// shared gate, ssm_alpha and ssm_beta are F32; index projections, which decide discrete choices, keep the type they
-  /// have; a matrix whose rows are no whole number of blocks is F16. With f32 every tensor is F32.
+  /// have; a matrix whose rows are no whole number of blocks is Q8_0 where the blocks wanted have 256 elements and rows
+  /// have whole blocks of 32, else F16. With f32 every tensor is F32.
   format::TensorType type = format::TensorType::q8_0;
   std::string name;  // general.name; empty: the source's
   bool mtp = true;   // keep the draft head

@@ -1,5 +1,6 @@
 // Every weight format that the kernels multiply with. A codec names its block (kBlock elements in kBytes bytes) and gives
-// decode, encode, finite and, when kQuantised, decode_groups: weight integers and scales for the integer chain.
+// decode, encode, finite and, when kQuantised, decode_groups: weight integers and, per group of kGroup elements, scales and
+// (kMinimum) minima for the integer chain.
 #pragma once
 
 #include "format/tensor_type.h"
@@ -7,6 +8,8 @@
 #include "kernels/codec/f16.h"
 #include "kernels/codec/f32.h"
 #include "kernels/codec/q4_0.h"
+#include "kernels/codec/q4_k.h"
+#include "kernels/codec/q6_k.h"
 #include "kernels/codec/q8_0.h"
 
 namespace evros::kernels {
@@ -27,6 +30,10 @@ EVROS_INLINE void with_codec(format::TensorType type, const Use& use) {
       return use.template operator()<Q8_0>();
     case format::TensorType::q4_0:
       return use.template operator()<Q4_0>();
+    case format::TensorType::q4_k:
+      return use.template operator()<Q4_K>();
+    case format::TensorType::q6_k:
+      return use.template operator()<Q6_K>();
     default:
       __builtin_trap();
   }

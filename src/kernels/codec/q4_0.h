@@ -14,6 +14,7 @@ struct Q4_0 {
   static constexpr int kBytes = 18;
   static constexpr bool kQuantised = true;
   static constexpr int kGroup = 32;  // elements that share a scale in the integer chain
+  static constexpr bool kMinimum = false;
 
   /// The floats, in the order of operations of PyPI gguf: d * float(q - 8).
   static EVROS_INLINE void decode(const std::byte* block, float* out) {

@@ -13,6 +13,7 @@ struct Q8_0 {
   static constexpr int kBytes = 34;
   static constexpr bool kQuantised = true;
   static constexpr int kGroup = 32;  // elements that share a scale in the integer chain
+  static constexpr bool kMinimum = false;
 
   /// The floats, in the order of operations of PyPI gguf: float(q) * d.
   static EVROS_INLINE void decode(const std::byte* block, float* out) {

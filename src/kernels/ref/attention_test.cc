@@ -133,7 +133,8 @@ TEST(Attention, IsTheSoftmaxOverTheStoredRowsHoweverTheTokensAreCut) {
   for (const Shape& shape :
        {Shape{6, 2, 16, 8, 4, 3, 45, CacheType::f16}, Shape{3, 1, 33, 70, 0, 0, 150, CacheType::f32},
         Shape{4, 4, 8, 16, 16, 2, 70, CacheType::bf16}, Shape{2, 1, 256, 256, 3, 5, 40, CacheType::f16},
-        Shape{12, 1, 5, 3, 1, 4, 20, CacheType::f32}}) {
+        Shape{12, 1, 5, 3, 1, 4, 20, CacheType::f32}, Shape{26, 2, 40, 72, 2, 6, 40, CacheType::f16},
+        Shape{20, 1, 300, 290, 0, 0, 70, CacheType::bf16}, Shape{5, 1, 9, 33, 0, 0, 30, CacheType::f16}}) {
     const Scene scene(shape, random);
     Output first;
     for (const auto& steps : partitions(1, shape.tokens, random)) {

@@ -7,6 +7,14 @@ namespace evros::kernels {
 inline namespace EVROS_ISA {
 namespace {
 
+/// Block `block` of a lane's row, where it lies or gathered into `buffer`.
+template <typename Codec>
+EVROS_INLINE const std::byte* block_of(const DotRows& work, int lane, int64_t block, std::byte* buffer) {
+  if (work.strip.data == nullptr) return work.row[lane] + block * Codec::kBytes;
+  gather_block(work.strip, work.first_lane + lane, block, pieces_of(work.type, Codec::kBytes), buffer);
+  return buffer;
+}
+
 /// A segment of every lane's row as floats, k-major, so that the lanes of one k lie side by side.
 struct FloatSegment {
   float w[kSegment][kLanes];
@@ -14,12 +22,13 @@ struct FloatSegment {
 
 template <typename Codec>
 void decode_segment(const DotRows& work, int64_t k0, int64_t n, FloatSegment& out) {
-  float block[Codec::kBlock];
+  float values[Codec::kBlock];
+  std::byte buffer[Codec::kBytes];
   for (int lane = 0; lane < kLanes; ++lane) {
-    const std::byte* row = work.row[lane < work.lanes ? lane : 0] + k0 / Codec::kBlock * Codec::kBytes;
-    for (int64_t k = 0; k < n; k += Codec::kBlock, row += Codec::kBytes) {
-      Codec::decode(row, block);
-      for (int i = 0; i < Codec::kBlock; ++i) out.w[k + i][lane] = block[i];
+    const int source = lane < work.lanes ? lane : 0;
+    for (int64_t k = 0; k < n; k += Codec::kBlock) {
+      Codec::decode(block_of<Codec>(work, source, (k0 + k) / Codec::kBlock, buffer), values);
+      for (int i = 0; i < Codec::kBlock; ++i) out.w[k + i][lane] = values[i];
     }
   }
 }
@@ -59,13 +68,19 @@ template <typename Codec>
 struct IntegerSegment {
   static constexpr int kGroups = kSegment / Codec::kGroup;
   int8_t q[kLanes][kSegment];
-  float scale[kLanes][kGroups];
+  float scale[kLanes][kGroups], minimum[kLanes][kGroups];
 
   void decode(const DotRows& work, int64_t k0, int64_t n) {
+    std::byte buffer[Codec::kBytes];
     for (int lane = 0; lane < work.lanes; ++lane) {
-      const std::byte* row = work.row[lane] + k0 / Codec::kBlock * Codec::kBytes;
-      for (int64_t k = 0; k < n; k += Codec::kBlock, row += Codec::kBytes) {
-        Codec::decode_groups(row, &q[lane][k], &scale[lane][k / Codec::kGroup]);
+      for (int64_t k = 0; k < n; k += Codec::kBlock) {
+        const std::byte* block = block_of<Codec>(work, lane, (k0 + k) / Codec::kBlock, buffer);
+        const int64_t group = k / Codec::kGroup;
+        if constexpr (Codec::kMinimum) {
+          Codec::decode_groups(block, &q[lane][k], &scale[lane][group], &minimum[lane][group]);
+        } else {
+          Codec::decode_groups(block, &q[lane][k], &scale[lane][group]);
+        }
       }
     }
   }
@@ -78,6 +93,13 @@ EVROS_INLINE int32_t integer_dot(const int8_t* w, const int8_t* x) {
   return sum;
 }
 
+template <int kGroup>
+EVROS_INLINE int32_t integer_sum(const int8_t* x) {
+  int32_t sum = 0;
+  for (int i = 0; i < kGroup; ++i) sum += x[i];
+  return sum;
+}
+
 template <typename Codec>
 void integer_rows(const DotRows& work) {
   IntegerSegment<Codec> segment;
@@ -87,11 +109,18 @@ void integer_rows(const DotRows& work) {
     for (int column = 0; column < work.columns; ++column) {
       float acc[kLanes] = {};
       for (int64_t k = 0; k < n; k += Codec::kGroup) {
-        const int8_t* q = work.q[column] + k0 + k;
-        const float d = work.d[column][(k0 + k) / 32];
+        const QuantSegment& x = work.q[column][k0 / kSegment];
+        const int8_t* q = x.q + k;
+        const float d = x.d[k / 32];
         for (int lane = 0; lane < work.lanes; ++lane) {
           const int32_t dot = integer_dot<Codec::kGroup>(&segment.q[lane][k], q);
           acc[lane] = fma(segment.scale[lane][k / Codec::kGroup] * d, static_cast<float>(dot), acc[lane]);
+        }
+        if constexpr (Codec::kMinimum) {
+          const float sum = static_cast<float>(integer_sum<Codec::kGroup>(q));
+          for (int lane = 0; lane < work.lanes; ++lane) {
+            acc[lane] = fma(-(segment.minimum[lane][k / Codec::kGroup] * d), sum, acc[lane]);
+          }
         }
       }
       add_segment(acc, k0 == 0, work.lanes, work.y[column]);
@@ -120,6 +149,17 @@ bool is_quantised(format::TensorType type) {
   bool quantised = false;
   with_codec(type, [&]<typename Codec>() { quantised = Codec::kQuantised; });
   return quantised;
+}
+
+void decode_row(const Matrix& matrix, int64_t row, float* out) {
+  const Strip strip = strip_of(matrix, row / kStripRows);
+  with_codec(matrix.type, [&]<typename Codec>() {
+    std::byte block[Codec::kBytes];
+    for (int64_t i = 0; i < matrix.cols / Codec::kBlock; ++i) {
+      gather_block(strip, row % kStripRows, i, pieces_of(matrix.type, Codec::kBytes), block);
+      Codec::decode(block, out + i * Codec::kBlock);
+    }
+  });
 }
 
 void decode_row(format::TensorType type, const std::byte* row, int64_t n, float* out) {

@@ -14,7 +14,7 @@ void embed(device::Queue& queue, const Batch& batch, const EmbedArgs& a) {
     const int64_t id = a.ids[r], width = a.table.cols;
     const bool known = id >= 0 && id < a.table.rows;
     if (known) {
-      decode_row(a.table.type, a.table.data + id * a.table.row_bytes, width, out);
+      decode_row(a.table, id, out);
     } else {
       set_status(batch, r, kIndexRange);
       for (int64_t i = 0; i < width; ++i) out[i] = 0.0f;
@@ -25,24 +25,32 @@ void embed(device::Queue& queue, const Batch& batch, const EmbedArgs& a) {
   });
 }
 
-bool quantize_row(const float* x, int64_t n, int8_t* q, float* d) {
+bool quantize_row(const float* x, int64_t n, QuantSegment* out) {
   bool finite = true;
-  for (int64_t g = 0; g < n / 32; ++g, x += 32, q += 32) {
+  for (int64_t g = 0; g < n / 32; ++g, x += 32) {
+    QuantSegment& segment = out[g / 8];
+    const int64_t place = g % 8;
+    int8_t* q = segment.q + 32 * place;
     const bool clean = all_finite(x, 32);
     finite = finite && clean;
     float amax = 0.0f;
     for (int i = 0; i < 32; ++i) amax = abs(x[i]) > amax ? abs(x[i]) : amax;
     const bool zero = !clean || amax < 0x1p-100f;
-    d[g] = zero ? 0.0f : amax / 127.0f;
+    segment.d[place] = zero ? 0.0f : amax / 127.0f;
     const float inverse = zero ? 0.0f : 127.0f / amax;
     for (int i = 0; i < 32; ++i) q[i] = zero ? int8_t{0} : static_cast<int8_t>(round_even(x[i] * inverse));
+    for (int half = 0; half < 2; ++half) {
+      int32_t sum = 0;
+      for (int i = 0; i < 16; ++i) sum += q[16 * half + i];
+      segment.sum[2 * place + half] = static_cast<int16_t>(sum);
+    }
   }
   return finite;
 }
 
 void quantize(device::Queue& queue, const Batch& batch, const QuantizeArgs& a) {
   for_each(queue, batch.rows, 4 * a.cols, [&](int64_t r) {
-    if (!quantize_row(a.x + r * a.x_stride, a.cols, a.out.q + r * a.cols, a.out.d + r * (a.cols / 32))) {
+    if (!quantize_row(a.x + r * a.x_stride, a.cols, a.out.segments + r * quant_segments(a.cols))) {
       set_status(batch, r, kNonFinite);
     }
   });

@@ -14,18 +14,16 @@ void matmul(device::Queue& queue, const Batch& batch, const MatmulArgs& a) {
     const int64_t n0 = tile * kLanes;
     work.type = a.w.type;
     work.k = k;
-    work.integers = a.xq.q != nullptr;
+    work.integers = !a.xq.empty();
     work.lanes = static_cast<int>(smaller(kLanes, a.w.rows - n0));
-    for (int lane = 0; lane < work.lanes; ++lane) work.row[lane] = a.w.data + (n0 + lane) * a.w.row_bytes;
+    work.strip = strip_of(a.w, n0 / kStripRows);
+    work.first_lane = static_cast<int32_t>(n0 % kStripRows);
     for (int64_t r0 = 0; r0 < batch.rows; r0 += kColumns) {
       work.columns = static_cast<int>(smaller(kColumns, batch.rows - r0));
       for (int c = 0; c < work.columns; ++c) {
         const int64_t r = r0 + c;
         work.x[c] = a.x + r * a.x_stride;
-        if (work.integers) {
-          work.q[c] = a.xq.q + r * k;
-          work.d[c] = a.xq.d + r * (k / 32);
-        }
+        if (work.integers) work.q[c] = a.xq.segments + r * quant_segments(k);
         work.y[c] = a.y + r * a.y_stride + n0;
       }
       dot_rows(work);

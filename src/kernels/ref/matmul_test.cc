@@ -9,20 +9,9 @@ namespace {
 
 using format::TensorType;
 
-constexpr TensorType kTypes[] = {TensorType::f32, TensorType::f16, TensorType::bf16, TensorType::q8_0,
-                                 TensorType::q4_0};
-bool has_blocks(TensorType type) { return type == TensorType::q8_0 || type == TensorType::q4_0; }
-
-/// Quantised rows of x, made by the table under test.
-struct Quantised {
-  std::vector<int8_t> q;
-  Floats d;
-  Quantised(const Kernels& table, device::Queue& queue, const Batch& batch, const Floats& x, int64_t cols)
-      : q(x.size()), d(x.size() / 32) {
-    table.quantize(queue, batch, {.x = x.data(), .x_stride = cols, .cols = cols, .out = rows()});
-  }
-  QuantRows rows() { return {q.data(), d.data()}; }
-};
+constexpr TensorType kTypes[] = {TensorType::f32,  TensorType::f16,  TensorType::bf16, TensorType::q8_0,
+                                 TensorType::q4_0, TensorType::q4_k, TensorType::q6_k};
+bool has_blocks(TensorType type) { return format::type_info(type).quantised; }
 
 TEST(Matmul, AgreesWithDoubleForEveryTypeAndShapeAndIsTheSameEverywhere) {
   Random random(1);
@@ -30,7 +19,7 @@ TEST(Matmul, AgreesWithDoubleForEveryTypeAndShapeAndIsTheSameEverywhere) {
     for (const bool integers : {false, true}) {
       for (int round = 0; round < 6; ++round) {
         if (integers && !has_blocks(type)) continue;
-        const int64_t k = has_blocks(type) ? 32 * random.integer(1, 25) : random.integer(1, 800);
+        const int64_t block = format::type_info(type).block_elements, k = block * random.integer(1, 800 / block);
         const int64_t n = random.integer(1, 70), rows = round == 0 ? 131 : random.integer(1, 11);
         const Weights w(type, n, k, random);
         const Floats x = random.normal(rows * k);
@@ -113,6 +102,49 @@ TEST(Matmul, QuantisedWeightsTakeTheIntegerChainOfThePage) {
   EXPECT_EQ(out.floats[1], 0.5f * (127 * 127 - 128 + 2.5f));  // no activations: the float rule
 }
 
+// The page's chain for a format with minima, written down once more.
+TEST(Matmul, MinimaAreSubtractedGroupByGroupInTheOrderOfThePage) {
+  std::vector<std::byte> w(144);
+  const uint16_t d_bits = 0x3555, dmin_bits = 0x2e66;  // f16 of about 1/3 and 0.1: products that round
+  std::memcpy(w.data(), &d_bits, 2);
+  std::memcpy(&w[2], &dmin_bits, 2);
+  const int scales[8] = {63, 1, 37, 0, 5, 60, 21, 11}, minima[8] = {7, 63, 0, 33, 1, 50, 16, 62};
+  for (int g = 0; g < 4; ++g) {  // model.md 6.4
+    w[4 + g] = static_cast<std::byte>(scales[g] | scales[g + 4] >> 4 << 6);
+    w[8 + g] = static_cast<std::byte>(minima[g] | minima[g + 4] >> 4 << 6);
+    w[12 + g] = static_cast<std::byte>((scales[g + 4] & 15) | (minima[g + 4] & 15) << 4);
+  }
+  int q[256];
+  Floats x(256);
+  for (int i = 0; i < 256; ++i) {
+    q[i] = (i * 7 + i / 11) % 16;
+    w[16 + i / 64 * 32 + i % 32] |= static_cast<std::byte>(q[i] << (i % 64 / 32 * 4));
+    x[i] = i % 32 == 5 ? 127.0f : static_cast<float>((i * 29) % 201 - 100);  // amax 127: x is its own quantisation
+  }
+  const float d = 0x1.554p-2f, dmin = 0x1.998p-4f;
+  float expected = 0.0f;
+  for (int g = 0; g < 8; ++g) {
+    int dot = 0, sum = 0;
+    for (int i = 32 * g; i < 32 * g + 32; ++i) {
+      dot += q[i] * static_cast<int>(x[i]);
+      sum += static_cast<int>(x[i]);
+    }
+    const float sw = d * static_cast<float>(scales[g]), mw = dmin * static_cast<float>(minima[g]);
+    expected = std::fma(sw, static_cast<float>(dot), expected);
+    expected = std::fma(-mw, static_cast<float>(sum), expected);
+  }
+  const Output out = everywhere([&](const Kernels& table, device::Queue& queue) {
+    Rows batch(1);
+    Quantised xq(table, queue, batch.batch, x, 256);
+    Floats y(1);
+    const Matrix matrix{.type = TensorType::q4_k, .data = w.data(), .rows = 1, .cols = 256, .row_bytes = 144};
+    table.matmul(queue, batch.batch,
+                 {.w = matrix, .x = x.data(), .x_stride = 256, .xq = xq.rows(), .y = y.data(), .y_stride = 1});
+    return Output{.floats = y, .integers = {}, .bytes = {}, .status = batch.status};
+  });
+  EXPECT_EQ(out.floats[0], expected);
+}
+
 TEST(Quantize, FollowsThePageAtItsEdges) {
   Floats x(32 * 4);
   x[0] = 0x1p-101f;   // below 2^-100: all zero
@@ -154,14 +186,46 @@ TEST(Quantize, ReportsWhatIsNotFiniteForThatSequenceAlone) {
   }
 }
 
+/// Root mean square distance of y from the experts' outputs in double, as a share of their size.
+double experts_error(const Weights& gate, const Weights& up, const Weights& down, const Floats& x,
+                     const std::vector<int32_t>& ids, const Floats& weights, const Floats& y, int64_t hidden,
+                     int64_t ff) {
+  const int64_t rows = static_cast<int64_t>(y.size()) / hidden, used = static_cast<int64_t>(ids.size()) / rows;
+  double error = 0, size = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    std::vector<double> exact(hidden);
+    for (int64_t pair = r * used; pair < (r + 1) * used; ++pair) {
+      const int64_t e = ids[pair];
+      for (int64_t f = 0; f < ff; ++f) {
+        double g = 0, u = 0;
+        for (int64_t i = 0; i < hidden; ++i) {
+          g += static_cast<double>(gate.values[(e * ff + f) * hidden + i]) * x[r * hidden + i];
+          u += static_cast<double>(up.values[(e * ff + f) * hidden + i]) * x[r * hidden + i];
+        }
+        const double h = g / (1 + std::exp(-g)) * u * weights[pair];
+        for (int64_t i = 0; i < hidden; ++i) exact[i] += h * down.values[(e * hidden + i) * ff + f];
+      }
+    }
+    for (int64_t i = 0; i < hidden; ++i) {
+      error += std::pow(y[r * hidden + i] - exact[i], 2);
+      size += exact[i] * exact[i];
+    }
+  }
+  return std::sqrt(error / size);
+}
+
 TEST(Experts, AgreeWithDoubleAndAreTheSameEverywhere) {
   Random random(2);
-  for (const TensorType type : {TensorType::f32, TensorType::bf16, TensorType::q8_0, TensorType::q4_0}) {
+  for (const TensorType type :
+       {TensorType::f32, TensorType::bf16, TensorType::q8_0, TensorType::q4_0, TensorType::q4_k, TensorType::q6_k}) {
     for (const bool integers : {false, true}) {
       if (integers && !has_blocks(type)) continue;
-      const int64_t hidden = 96, ff = 64, count = 7, used = 3, rows = 45;
-      const Weights gate(type, ff * count, hidden, random), up(type, ff * count, hidden, random),
-          down(type, hidden * count, ff, random);
+      const int64_t wide = format::type_info(type).block_elements;
+      // A strip and a part of one for formats without blocks.
+      const int64_t hidden = wide == 256 ? 256 : wide == 32 ? 96 : 91, ff = wide == 256 ? 256 : wide == 32 ? 64 : 37;
+      const int64_t count = 7, used = 3, rows = wide == 256 ? 9 : 45;
+      const Weights gate(type, ff * count, hidden, random, count), up(type, ff * count, hidden, random, count),
+          down(type, hidden * count, ff, random, count);
       const auto one = [&](const Weights& w) {
         Matrix m = w.matrix;
         m.rows /= count;
@@ -178,9 +242,9 @@ TEST(Experts, AgreeWithDoubleAndAreTheSameEverywhere) {
       const Output out = everywhere([&](const Kernels& table, device::Queue& queue) {
         Rows batch(rows);
         Quantised xq(table, queue, batch.batch, integers ? x : Floats(), integers ? hidden : 0);
-        Floats scratch(2 * rows * used * ff), expert_out(rows * used * hidden), y(rows * hidden),
-            d(rows * used * ff / 32);
-        std::vector<int8_t> q(rows * used * ff);
+        Floats scratch(2 * rows * used * ff), expert_out(rows * used * hidden), y(rows * hidden);
+        std::vector<QuantSegment> hidden_q(rows * used * quant_segments(ff));
+        std::vector<int32_t> order(rows * used), first_pair(count + 1);
         table.experts(queue, batch.batch,
                       {.gate = one(gate),
                        .up = one(up),
@@ -195,34 +259,18 @@ TEST(Experts, AgreeWithDoubleAndAreTheSameEverywhere) {
                        .weights = weights.data(),
                        .used = static_cast<int32_t>(used),
                        .hidden = scratch.data(),
-                       .hidden_q = {q.data(), d.data()},
+                       .hidden_q = {hidden_q.data()},
                        .expert_out = expert_out.data(),
+                       .experts = static_cast<int32_t>(count),
+                       .order = order.data(),
+                       .first = first_pair.data(),
                        .y = y.data(),
                        .y_stride = hidden});
         return Output{.floats = y, .integers = {}, .bytes = {}, .status = batch.status};
       });
       EXPECT_EQ(out.status[0], 0u);
-      double error = 0, size = 0;
-      for (int64_t r = 0; r < rows; ++r) {
-        std::vector<double> exact(hidden);
-        for (int64_t rank = 0; rank < used; ++rank) {
-          const int64_t e = ids[r * used + rank];
-          for (int64_t f = 0; f < ff; ++f) {
-            double g = 0, u = 0;
-            for (int64_t i = 0; i < hidden; ++i) {
-              g += static_cast<double>(gate.values[(e * ff + f) * hidden + i]) * x[r * hidden + i];
-              u += static_cast<double>(up.values[(e * ff + f) * hidden + i]) * x[r * hidden + i];
-            }
-            const double h = g / (1 + std::exp(-g)) * u * weights[r * used + rank];
-            for (int64_t i = 0; i < hidden; ++i) exact[i] += h * down.values[(e * hidden + i) * ff + f];
-          }
-        }
-        for (int64_t i = 0; i < hidden; ++i) {
-          error += std::pow(out.floats[r * hidden + i] - exact[i], 2);
-          size += exact[i] * exact[i];
-        }
-      }
-      EXPECT_LT(std::sqrt(error / size), integers ? 0.02 : 1e-6) << static_cast<int>(type);
+      const double error = experts_error(gate, up, down, x, ids, weights, out.floats, hidden, ff);
+      EXPECT_LT(error, integers ? 0.02 : 1e-6) << static_cast<int>(type);
     }
   }
 }

@@ -40,33 +40,30 @@ void route(const RouterArgs& a, const float* logits, int32_t* ids, float* weight
 struct ExpertProduct {
   const Matrix& w;
   int64_t expert_bytes;
-  const float* x;  // pair i reads x + (i / pairs_per_x) * x_stride, and q, d likewise
+  const float* x;  // pair i reads x + (i / pairs_per_x) * x_stride, or that row of xq
   int64_t x_stride, pairs_per_x;
-  QuantRows xq;  // q null: the float chain
+  QuantRows xq;  // empty: the float chain
   float* y;      // [pairs][w.rows]
 };
 
 /// y of one tile of output rows of expert e, for the pairs that chose it.
 void expert_tile(const ExpertProduct& product, const int32_t* ids, int64_t pairs, int64_t e, int64_t n0) {
-  const Matrix& w = product.w;
+  Matrix w = product.w;
+  w.data += e * product.expert_bytes;
   DotRows work;
   work.type = w.type;
   work.k = w.cols;
-  work.integers = product.xq.q != nullptr;
+  work.integers = !product.xq.empty();
   work.lanes = static_cast<int>(smaller(kLanes, w.rows - n0));
   work.columns = 0;
-  for (int lane = 0; lane < work.lanes; ++lane) {
-    work.row[lane] = w.data + e * product.expert_bytes + (n0 + lane) * w.row_bytes;
-  }
+  work.strip = strip_of(w, n0 / kStripRows);
+  work.first_lane = static_cast<int32_t>(n0 % kStripRows);
   for (int64_t pair = 0; pair < pairs; ++pair) {
     if (ids[pair] != e) continue;
     const int64_t source = pair / product.pairs_per_x;
     const int c = work.columns++;
     work.x[c] = product.x + source * product.x_stride;
-    if (work.integers) {
-      work.q[c] = product.xq.q + source * w.cols;
-      work.d[c] = product.xq.d + source * (w.cols / 32);
-    }
+    if (work.integers) work.q[c] = product.xq.segments + source * quant_segments(w.cols);
     work.y[c] = product.y + pair * w.rows + n0;
     if (work.columns < kColumns) continue;
     dot_rows(work);
@@ -103,14 +100,14 @@ void router(device::Queue& queue, const Batch& batch, const RouterArgs& a) {
 void experts(device::Queue& queue, const Batch& batch, const ExpertsArgs& a) {
   const int64_t pairs = int64_t{batch.rows} * a.used, ff = a.gate.rows, hidden = a.down.rows;
   float *gate = a.hidden, *up = a.hidden + pairs * ff;
-  const QuantRows down_q = a.xq.q != nullptr && is_quantised(a.down.type) ? a.hidden_q : QuantRows{};
+  const QuantRows down_q = !a.xq.empty() && is_quantised(a.down.type) ? a.hidden_q : QuantRows{};
   multiply_experts(queue, {a.gate, a.gate_expert_bytes, a.x, a.x_stride, a.used, a.xq, gate}, a.ids, pairs);
   multiply_experts(queue, {a.up, a.up_expert_bytes, a.x, a.x_stride, a.used, a.xq, up}, a.ids, pairs);
   for_each(queue, pairs, 8 * ff, [&](int64_t pair) {
     float* h = gate + pair * ff;
     for (int64_t i = 0; i < ff; ++i) h[i] = silu(h[i]) * up[pair * ff + i];
     check_row(batch, pair / a.used, h, ff);
-    if (down_q.q != nullptr) quantize_row(h, ff, down_q.q + pair * ff, down_q.d + pair * (ff / 32));
+    if (!down_q.empty()) quantize_row(h, ff, down_q.segments + pair * quant_segments(ff));
   });
   multiply_experts(queue, {a.down, a.down_expert_bytes, gate, ff, 1, down_q, a.expert_out}, a.ids, pairs);
   for_each(queue, batch.rows, hidden * a.used, [&](int64_t r) {

@@ -39,7 +39,7 @@ void ple_conv(device::Queue&, const Batch&, const PleConvArgs&);
 
 /// Quantises one row of n elements, a multiple of 32 (N1: Matrix product). False when an element is not finite; that
 /// element's group is then zero.
-bool quantize_row(const float* x, int64_t n, int8_t* q, float* d);
+bool quantize_row(const float* x, int64_t n, QuantSegment* out);
 
 /// The table of this instruction set.
 const Kernels& table();

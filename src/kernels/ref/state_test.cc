@@ -29,7 +29,7 @@ TEST(GdnConv, IsTheCausalConvolutionHoweverTheTokensAreCut) {
   struct Shape {
     int channels, kernel;
   };
-  for (const Shape& shape : {Shape{5, 4}, Shape{130, 3}, Shape{64, 1}, Shape{70, 2}}) {
+  for (const Shape& shape : {Shape{5, 4}, Shape{130, 3}, Shape{64, 1}, Shape{70, 2}, Shape{301, 4}, Shape{20, 9}}) {
     const int channels = shape.channels, kernel = shape.kernel;
     const int sequences = 2;
     const int64_t tokens = 17;
@@ -86,7 +86,8 @@ TEST(GdnDelta, IsTheRecurrenceHoweverTheTokensAreCut) {
   struct Shape {
     int key_heads, value_heads, kd, vd;
   };
-  for (const Shape& shape : {Shape{1, 3, 16, 8}, Shape{2, 6, 13, 70}, Shape{2, 2, 128, 128}}) {
+  for (const Shape& shape :
+       {Shape{1, 3, 16, 8}, Shape{2, 6, 13, 70}, Shape{2, 2, 128, 128}, Shape{1, 2, 72, 96}, Shape{1, 1, 264, 32}}) {
     const int sequences = 2;
     const int64_t tokens = 11, row = 2 * shape.key_heads * shape.kd + shape.value_heads * shape.vd,
                   head = shape.kd * shape.vd;
@@ -204,7 +205,7 @@ TEST(PleConv, IsTheDilatedConvolutionHoweverTheTokensAreCut) {
   struct Shape {
     int channels, kernel, dilation;
   };
-  for (const Shape& shape : {Shape{10, 4, 3}, Shape{66, 2, 2}, Shape{8, 3, 4}}) {
+  for (const Shape& shape : {Shape{10, 4, 3}, Shape{66, 2, 2}, Shape{8, 3, 4}, Shape{290, 4, 1}, Shape{9, 10, 1}}) {
     const int sequences = 2;
     const int64_t tokens = 19, reach = (shape.kernel - 1) * shape.dilation, n = shape.channels;
     Tokens normed(sequences, tokens, n, random), gv(sequences, tokens, n, random), x(sequences, tokens, n, random);
@@ -257,7 +258,7 @@ TEST(IndexStore, PoolsTheSameKeysHoweverTheTokensAreCut) {
   struct Shape {
     int dim, ratio, rope;
   };
-  for (const Shape& shape : {Shape{12, 4, 8}, Shape{128, 16, 64}, Shape{70, 3, 4}, Shape{8, 1, 2}, Shape{6, 2, 6}}) {
+  for (const Shape& shape : {Shape{12, 4, 8}, Shape{128, 16, 64}, Shape{70, 3, 44}, Shape{8, 1, 2}, Shape{6, 2, 6}}) {
     const int sequences = 2;
     const int64_t tokens = 37, dim = shape.dim, page_tokens = 4 * shape.ratio, tail = (shape.ratio - 1) * dim;
     const PageRows page{.offset = 16, .row_bytes = dim * 4, .tokens_per_row = shape.ratio};

@@ -1,0 +1,147 @@
+// Matrix products by weight type, tokens and threads, beside the bandwidth with which the same memory is read. Weights are
+// walked through a buffer larger than the caches, as decoding walks through a model. Times of one run compare with each other
+// only.
+#include <benchmark/benchmark.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "device/pool.h"
+#include "kernels/derive.h"
+#include "kernels/kernels.h"
+#include "kernels/layout.h"
+
+namespace evros::kernels {
+namespace {
+
+using format::TensorType;
+
+constexpr int64_t kBytes = int64_t{3} << 29;  // 1.5 GiB
+constexpr int64_t kRows = 4096, kCols = 2560, kMostTokens = 512;
+
+std::byte* memory() {
+  static std::byte* const data = [] {
+    void* map = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(map, kBytes, MADV_HUGEPAGE);
+    return static_cast<std::byte*>(map);
+  }();
+  return data;
+}
+
+/// One real matrix of a type, repeated over the whole buffer. Returns how many fit.
+int64_t fill(TensorType type, int64_t row_bytes) {
+  static TensorType filled = TensorType::i8;
+  const int64_t size = kRows * row_bytes, count = kBytes / size;
+  if (filled == type) return count;
+  std::minstd_rand engine(3);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(kRows * kCols);
+  for (float& x : values) x = normal(engine);
+  std::vector<std::byte> file(size);
+  quantize_weights(type, values, file.data());
+  pack_rows(type, kRows, row_bytes, file.data(), memory());
+  for (int64_t i = 1; i < count; ++i) std::memcpy(memory() + i * size, memory(), size);
+  filled = type;
+  return count;
+}
+
+void matmul(benchmark::State& state, const Kernels& table, TensorType type, int threads, int64_t tokens) {
+  const auto row_bytes = static_cast<int64_t>(format::row_bytes(type, kCols));
+  const int64_t size = kRows * row_bytes, count = fill(type, row_bytes);
+  device::Pool pool(threads);
+  device::Queue queue{.pool = &pool};
+  std::vector<float> x(tokens * kCols), y(tokens * kRows);
+  std::minstd_rand engine(4);
+  for (float& value : x) value = std::uniform_real_distribution<float>(-1, 1)(engine);
+  std::vector<int32_t> row_sequence(tokens);
+  std::vector<int64_t> row_position(tokens);
+  std::vector<QuantSegment> segments(tokens * quant_segments(kCols));
+  uint32_t status = 0;
+  const Batch batch{.rows = static_cast<int32_t>(tokens),
+                    .sequences = 1,
+                    .page_tokens = 64,
+                    .sequence = nullptr,
+                    .row_sequence = row_sequence.data(),
+                    .row_position = row_position.data(),
+                    .status = &status};
+  QuantRows xq;
+  if (format::type_info(type).quantised) {
+    xq.segments = segments.data();
+    table.quantize(queue, batch, {.x = x.data(), .x_stride = kCols, .cols = kCols, .out = xq});
+  }
+  int64_t i = 0;
+  for (auto _ : state) {
+    const Matrix w{
+        .type = type, .data = memory() + i++ % count * size, .rows = kRows, .cols = kCols, .row_bytes = row_bytes};
+    table.matmul(queue, batch, {.w = w, .x = x.data(), .x_stride = kCols, .xq = xq, .y = y.data(), .y_stride = kRows});
+  }
+  const double done = static_cast<double>(state.iterations());
+  state.counters["GB/s"] = benchmark::Counter(done * static_cast<double>(size) * 1e-9, benchmark::Counter::kIsRate);
+  state.counters["GOP/s"] =
+      benchmark::Counter(done * 2e-9 * static_cast<double>(kRows * kCols * tokens), benchmark::Counter::kIsRate);
+}
+
+/// Reads the buffer from end to end, threads in ranges of their own.
+void read_memory(benchmark::State& state, int threads) {
+  if (state.thread_index() == 0) fill(TensorType::f32, kCols * 4);
+  device::Pool pool(threads);
+  std::atomic<int64_t> sink;
+  for (auto _ : state) {
+    pool.parallel(kBytes / 4096, [&](int64_t begin, int64_t end) {
+      using Words __attribute__((vector_size(64))) = int64_t;
+      const auto* from = reinterpret_cast<const Words*>(memory() + begin * 4096);
+      Words sum[4] = {};
+      for (int64_t i = 0; i < (end - begin) * 64; i += 4) {
+        for (int j = 0; j < 4; ++j) sum[j] += from[i + j];
+      }
+      sink += sum[0][0] + sum[1][1] + sum[2][2] + sum[3][3];
+    });
+  }
+  state.counters["GB/s"] = benchmark::Counter(
+      static_cast<double>(state.iterations()) * static_cast<double>(kBytes) * 1e-9, benchmark::Counter::kIsRate);
+}
+
+void launch(benchmark::State& state, int threads) {
+  device::Pool pool(threads);
+  for (auto _ : state) pool.parallel(threads, [](int64_t, int64_t) {});
+}
+
+/// One thread is timed by its processor time, which others on the machine disturb less.
+benchmark::internal::Benchmark* clock(benchmark::internal::Benchmark* bench, int threads) {
+  return threads > 1 ? bench->UseRealTime() : bench;
+}
+
+const bool registered = [] {
+  for (const int threads : {1, 2}) {
+    const std::string suffix = "/threads:" + std::to_string(threads);
+    clock(
+        benchmark::RegisterBenchmark(("read" + suffix).c_str(), [=](benchmark::State& s) { read_memory(s, threads); }),
+        threads)
+        ->Unit(benchmark::kMillisecond);
+    clock(benchmark::RegisterBenchmark(("launch" + suffix).c_str(), [=](benchmark::State& s) { launch(s, threads); }),
+          threads);
+  }
+  for (const TensorType type : {TensorType::q8_0, TensorType::q4_0, TensorType::q4_k, TensorType::q6_k,
+                                TensorType::bf16, TensorType::f16, TensorType::f32}) {
+    for (const Kernels* table : host_tables()) {
+      for (const int64_t tokens : {int64_t{1}, int64_t{4}, int64_t{16}, int64_t{128}, kMostTokens}) {
+        for (const int threads : {1, 2}) {
+          const std::string name = std::string("matmul/") + std::string(format::type_info(type).name) + '/' +
+                                   table->name + "/tokens:" + std::to_string(tokens) +
+                                   "/threads:" + std::to_string(threads);
+          clock(benchmark::RegisterBenchmark(name.c_str(),
+                                             [=](benchmark::State& s) { matmul(s, *table, type, threads, tokens); }),
+                threads)
+              ->Unit(benchmark::kMicrosecond);
+        }
+      }
+    }
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace evros::kernels

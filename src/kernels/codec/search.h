@@ -1,0 +1,124 @@
+// What the quantisers of formats with scales of scales share: fits of least weighted squared error to one group. An element
+// weighs its group's root mean square plus its own magnitude: large weights matter more, small ones not nothing.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/math.h"
+
+namespace evros::kernels {
+inline namespace EVROS_ISA {
+
+/// The nearest integer in [low, high]; low for a NaN.
+EVROS_INLINE int32_t round_between(float x, int32_t low, int32_t high) {
+  const float bottom = static_cast<float>(low), top = static_cast<float>(high);
+  return static_cast<int32_t>(round_even(x > bottom ? (x < top ? x : top) : bottom));
+}
+
+/// x ~ scale * q - minimum, q in [0, 15]; scale and minimum are not negative.
+struct AffineFit {
+  float scale, minimum;
+};
+
+constexpr int kAffineGroup = 32, kSignedGroup = 16;
+
+/// q in [0, 15] of which scale * q - minimum is nearest to x; inverse = 1 / scale, or 0 for a scale of 0.
+EVROS_INLINE int32_t nearest_level(float x, float inverse, float minimum) {
+  return round_between((x + minimum) * inverse, 0, 15);
+}
+
+EVROS_INLINE float inverse_or_zero(float scale) { return scale > 0.0f ? 1.0f / scale : 0.0f; }
+
+template <int kGroup>
+struct ElementWeights {
+  float w[kGroup];
+  explicit ElementWeights(const float* x) {
+    float squares = 0.0f;
+    for (int i = 0; i < kGroup; ++i) squares += x[i] * x[i];
+    const float mean = sqrt(squares / static_cast<float>(kGroup));
+    for (int i = 0; i < kGroup; ++i) w[i] = mean + abs(x[i]);
+  }
+};
+
+/// Weighted squared error of a group of 32 under this scale and minimum.
+inline float affine_error(const float* x, const float* w, float scale, float minimum) {
+  const float inverse = inverse_or_zero(scale);
+  float error = 0.0f;
+  for (int i = 0; i < kAffineGroup; ++i) {
+    const float miss = scale * static_cast<float>(nearest_level(x[i], inverse, minimum)) - minimum - x[i];
+    error += w[i] * (miss * miss);
+  }
+  return error;
+}
+
+/// For levels q fixed, the scale and the minimum (held at zero where it would be negative) of least weighted squares.
+inline AffineFit solve_affine(const float* x, const float* w, const int32_t* q) {
+  float sw = 0.0f, swq = 0.0f, swqq = 0.0f, swx = 0.0f, swqx = 0.0f;
+  for (int i = 0; i < kAffineGroup; ++i) {
+    const float level = static_cast<float>(q[i]);
+    sw += w[i];
+    swq += w[i] * level;
+    swqq += w[i] * (level * level);
+    swx += w[i] * x[i];
+    swqx += w[i] * (level * x[i]);
+  }
+  const float determinant = sw * swqq - swq * swq;
+  if (determinant > 0.0f) {
+    const AffineFit fit{(sw * swqx - swq * swx) / determinant, (swq * swqx - swqq * swx) / determinant};
+    if (fit.minimum >= 0.0f) return fit;
+  }
+  return {swqq > 0.0f ? swqx / swqq : 0.0f, 0.0f};
+}
+
+/// Searches around the group's range: levels from a slightly narrower or wider grid, then the best scale and minimum for
+/// these levels.
+inline AffineFit fit_affine(const float* x) {
+  constexpr int kTries = 16;
+  float low = 0.0f, high = x[0];
+  for (int i = 0; i < kAffineGroup; ++i) {
+    low = x[i] < low ? x[i] : low;
+    high = x[i] > high ? x[i] : high;
+  }
+  if (!(high > low)) return {0.0f, -low};
+  const ElementWeights<kAffineGroup> weights(x);
+  AffineFit best{(high - low) / 15.0f, -low};
+  float best_error = affine_error(x, weights.w, best.scale, best.minimum);
+  for (int t = 0; t < kTries; ++t) {
+    const float inverse = (13.5f + 0.15f * static_cast<float>(t)) / (high - low);
+    int32_t q[kAffineGroup];
+    for (int i = 0; i < kAffineGroup; ++i) q[i] = nearest_level(x[i], inverse, -low);
+    const AffineFit fit = solve_affine(x, weights.w, q);
+    const float error = fit.scale > 0.0f ? affine_error(x, weights.w, fit.scale, fit.minimum) : best_error;
+    if (!(error < best_error)) continue;
+    best_error = error;
+    best = fit;
+  }
+  return best;
+}
+
+/// x ~ scale * q, q in [-32, 31], for a group of 16; 0 for a group of zeros. For levels q the best scale leaves the error
+/// sum w x x - (sum w q x)^2 / sum w q q, so the largest quotient wins.
+inline float fit_signed(const float* x) {
+  constexpr int kTries = 17;
+  float extreme = 0.0f;
+  for (int i = 0; i < kSignedGroup; ++i) extreme = abs(x[i]) > abs(extreme) ? x[i] : extreme;
+  if (extreme == 0.0f) return 0.0f;
+  const ElementWeights<kSignedGroup> weights(x);
+  float best = extreme / -32.0f, best_gain = 0.0f;
+  for (int t = 0; t < kTries; ++t) {
+    const float inverse = (-31.2f - 0.1f * static_cast<float>(t)) / extreme;
+    float swqx = 0.0f, swqq = 0.0f;
+    for (int i = 0; i < kSignedGroup; ++i) {
+      const float q = static_cast<float>(round_between(x[i] * inverse, -32, 31));
+      swqx += weights.w[i] * (q * x[i]);
+      swqq += weights.w[i] * (q * q);
+    }
+    if (!(swqq > 0.0f) || !(swqx * swqx / swqq > best_gain)) continue;
+    best_gain = swqx * swqx / swqq;
+    best = swqx / swqq;
+  }
+  return best;
+}
+
+}  // namespace EVROS_ISA
+}  // namespace evros::kernels

@@ -1,0 +1,173 @@
+// Products on what random numbers would not bring: every byte a weight can be, scales of either zero, subnormal scales, rows
+// and vectors around the sizes of strips and blocks. All tables, all thread counts: the reference's bits.
+#include <string>
+
+#include "kernels/test_support.h"
+
+namespace evros::kernels {
+namespace {
+
+using format::TensorType;
+
+constexpr TensorType kQuantised[] = {TensorType::q8_0, TensorType::q4_0, TensorType::q4_k, TensorType::q6_k};
+constexpr TensorType kPlain[] = {TensorType::f32, TensorType::f16, TensorType::bf16};
+
+/// Where a block keeps its half precision scales.
+std::vector<int64_t> scales_of(TensorType type) {
+  if (type == TensorType::q4_k) return {0, 2};
+  return {type == TensorType::q6_k ? 208 : 0};
+}
+
+/// Blocks of random bytes with finite scales, -0, +0 and subnormals among them; every seventh block full of 0x80.
+Weights wild_weights(TensorType type, int64_t rows, int64_t cols, Random& random, int64_t parts = 1) {
+  constexpr uint16_t kScales[] = {0x8000, 0x0000, 0x0001, 0x83ff, 0x0400, 0x3c00, 0xb800, 0x2a31};
+  Weights w(type, rows, cols, random, parts);
+  const auto bytes = static_cast<int64_t>(format::type_info(type).block_bytes);
+  for (int64_t at = 0; at < static_cast<int64_t>(w.bytes.size()); at += bytes) {
+    for (int64_t i = 0; i < bytes; ++i) w.bytes[at + i] = static_cast<std::byte>(random.integer(0, 255));
+    if (at / bytes % 7 == 3) std::fill_n(&w.bytes[at], bytes, std::byte{0x80});
+    for (const int64_t scale : scales_of(type)) {
+      const uint16_t half = kScales[random.integer(0, 7)];
+      std::memcpy(&w.bytes[at + scale], &half, sizeof half);
+    }
+  }
+  w.pack(type, rows, cols, parts);
+  return w;
+}
+
+/// Activations that reach both ends of the integers, with groups of zeros and of one tiny value.
+Floats wild_activations(int64_t n, Random& random) {
+  Floats x = random.normal(n);
+  for (int64_t i = 0; i + 32 <= n; i += 32) {
+    if (i % 224 == 96) std::fill_n(&x[i], 32, 0.0f);
+    if (i % 160 == 64) std::fill_n(&x[i], 32, i % 320 == 64 ? -3.0f : 3.0f);
+    if (i % 288 == 32) std::fill_n(&x[i], 31, 0x1p-120f);
+  }
+  return x;
+}
+
+/// y = W x with y's rows one float further apart than W has rows: nothing may be written between them.
+Output multiply(const Kernels& table, device::Queue& queue, const Matrix& w, const Floats& x, int64_t tokens,
+                bool integers) {
+  Rows batch(tokens);
+  Quantised xq(table, queue, batch.batch, x, integers ? w.cols : 0);
+  Output out{.floats = Floats(tokens * (w.rows + 1), 7.0f), .integers = {}, .bytes = {}, .status = {}};
+  table.matmul(queue, batch.batch,
+               {.w = w,
+                .x = x.data(),
+                .x_stride = w.cols,
+                .xq = integers ? xq.rows() : QuantRows{},
+                .y = out.floats.data(),
+                .y_stride = w.rows + 1});
+  for (int64_t t = 0; t < tokens; ++t) EXPECT_EQ(out.floats[t * (w.rows + 1) + w.rows], 7.0f);
+  return out;
+}
+
+TEST(Products, OfEveryBytePatternHaveTheReferencesBits) {
+  Random random(301);
+  for (const TensorType type : kQuantised) {
+    const auto block = static_cast<int64_t>(format::type_info(type).block_elements);
+    for (int round = 0; round < 8; ++round) {
+      const int64_t rows = random.integer(1, 70), cols = block * random.integer(1, 800 / block);
+      const int64_t tokens = round == 0 ? 131 : random.integer(1, 70);
+      const Weights w = wild_weights(type, rows, cols, random);
+      const Floats x = wild_activations(tokens * cols, random);
+      for (const bool integers : {true, false}) {
+        everywhere([&](const Kernels& table, device::Queue& queue) {
+          return multiply(table, queue, w.matrix, x, tokens, integers);
+        });
+        ASSERT_FALSE(HasFailure()) << format::type_info(type).name << ' ' << rows << " x " << cols << ", " << tokens
+                                   << (integers ? " integers" : " floats");
+      }
+    }
+  }
+}
+
+TEST(Products, OfPlainNumbersHaveTheReferencesBitsForEveryWidthOfALastStrip) {
+  Random random(302);
+  for (const TensorType type : kPlain) {
+    for (int64_t rows = 1; rows <= 34; ++rows) {
+      const int64_t cols = rows % 5 == 0 ? 2048 + rows : random.integer(1, 900), tokens = random.integer(1, 20);
+      const Weights w(type, rows, cols, random);
+      const Floats x = random.normal(tokens * cols);
+      everywhere([&](const Kernels& table, device::Queue& queue) {
+        return multiply(table, queue, w.matrix, x, tokens, false);
+      });
+      ASSERT_FALSE(HasFailure()) << format::type_info(type).name << ' ' << rows << " x " << cols << ", " << tokens;
+    }
+  }
+}
+
+TEST(Products, ASumThatIsMinusZeroStaysMinusZero) {
+  // -2^-100 * 2^-100 rounds to -0; added to the initial +0 in one rounding it is -0, and y is that segment's sum.
+  for (const int64_t rows : {1, 5, 32}) {
+    std::vector<float> w(rows, -0x1p-100f);
+    const Floats x(1, 0x1p-100f);
+    const Matrix matrix{.type = TensorType::f32,
+                        .data = reinterpret_cast<const std::byte*>(w.data()),
+                        .rows = rows,
+                        .cols = 1,
+                        .row_bytes = 4};
+    const Output out = everywhere(
+        [&](const Kernels& table, device::Queue& queue) { return multiply(table, queue, matrix, x, 1, false); });
+    for (int64_t i = 0; i < rows; ++i) EXPECT_TRUE(out.floats[i] == 0.0f && std::signbit(out.floats[i]));
+  }
+}
+
+/// Experts chosen unevenly: one by most rows, some by none.
+TEST(Products, OfUnevenlyChosenExpertsHaveTheReferencesBits) {
+  Random random(303);
+  for (const TensorType type : kQuantised) {
+    const auto block = static_cast<int64_t>(format::type_info(type).block_elements);
+    for (const int64_t rows : {1, 3, 100}) {
+      const int64_t hidden = block == 32 ? 96 : 256, ff = block == 32 ? 160 : 256, count = 20, used = 4;
+      const Weights gate(type, ff * count, hidden, random, count), up(type, ff * count, hidden, random, count),
+          down(type, hidden * count, ff, random, count);
+      const auto one = [&](const Weights& w) {
+        Matrix m = w.matrix;
+        m.rows /= count;
+        return m;
+      };
+      const Floats x = random.normal(rows * hidden);
+      std::vector<int32_t> ids;
+      Floats weights;
+      for (int64_t i = 0; i < rows * used; ++i) {
+        ids.push_back(i % used == 0 ? 7 : static_cast<int32_t>(8 + 3 * (i % used) + random.integer(0, 2)));
+        weights.push_back(random.uniform(0.0f, 1.0f));
+      }
+      everywhere([&](const Kernels& table, device::Queue& queue) {
+        Rows batch(rows);
+        Quantised xq(table, queue, batch.batch, x, hidden);
+        Floats scratch(2 * rows * used * ff), expert_out(rows * used * hidden), y(rows * hidden);
+        std::vector<QuantSegment> hidden_q(rows * used * quant_segments(ff));
+        std::vector<int32_t> order(rows * used), first(count + 1);
+        table.experts(queue, batch.batch,
+                      {.gate = one(gate),
+                       .up = one(up),
+                       .down = one(down),
+                       .gate_expert_bytes = ff * gate.matrix.row_bytes,
+                       .up_expert_bytes = ff * up.matrix.row_bytes,
+                       .down_expert_bytes = hidden * down.matrix.row_bytes,
+                       .x = x.data(),
+                       .x_stride = hidden,
+                       .xq = xq.rows(),
+                       .ids = ids.data(),
+                       .weights = weights.data(),
+                       .used = static_cast<int32_t>(used),
+                       .hidden = scratch.data(),
+                       .hidden_q = {hidden_q.data()},
+                       .expert_out = expert_out.data(),
+                       .experts = static_cast<int32_t>(count),
+                       .order = order.data(),
+                       .first = first.data(),
+                       .y = y.data(),
+                       .y_stride = hidden});
+        return Output{.floats = y, .integers = {}, .bytes = {}, .status = batch.status};
+      });
+      ASSERT_FALSE(HasFailure()) << format::type_info(type).name << ", " << rows << " rows";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace evros::kernels

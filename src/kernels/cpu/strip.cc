@@ -1,0 +1,272 @@
+#include "kernels/cpu/strip.h"
+
+#include "kernels/cpu/formats.h"
+#include "kernels/cpu/integer_dot.h"
+#include "kernels/ref/chains.h"
+
+namespace evros::kernels {
+inline namespace EVROS_ISA {
+namespace simd {
+namespace {
+
+constexpr int kVectors = static_cast<int>(kStripRows) / kWidth;
+/// Vectors of rows that a loop over columns keeps in registers at once.
+constexpr int kPass = kWidth == 16 ? 2 : 1;
+/// How far ahead of its use a weight is asked for: more than memory takes to answer, less than the first-level cache holds.
+constexpr int64_t kAhead = 4096;
+
+/// Output sums and, for the integer chain, those of the current segment.
+struct Sums {
+  alignas(64) float y[kStripColumns][kStripRows];
+  alignas(64) float segment[kStripColumns][kStripRows];
+
+  /// -0 is the number that changes nothing when added to, so y = seg0 and y = y + seg are the same operation.
+  void clear(int columns) {
+    for (int c = 0; c < columns; ++c) {
+      for (int v = 0; v < kVectors; ++v) store(y[c] + v * kWidth, splat(-0.0f));
+    }
+  }
+  void write(const StripWork& work) const {
+    for (int c = 0; c < work.columns; ++c) {
+      if (work.strip.width == kStripRows) {
+        for (int v = 0; v < kVectors; ++v) {
+          store(work.y[c] + v * kWidth, load(y[c] + v * kWidth));
+        }
+      } else {
+        __builtin_memcpy(work.y[c], y[c], static_cast<size_t>(work.strip.width) * sizeof(float));
+      }
+    }
+  }
+};
+
+/// Segments of a strip as if it had 32 rows: where they lie, or for a shorter strip spread into a buffer whose other rows
+/// are whatever was there (their outputs are not written).
+template <typename Codec>
+class Segments {
+ public:
+  explicit Segments(const StripWork& work) : work_(work), pieces_(pieces_of(work.type, Codec::kBytes)) {
+    if (work.strip.width < kStripRows) __builtin_memset(buffer_, 0, sizeof buffer_);
+  }
+  /// The blocks of elements [k0, k0 + n).
+  EVROS_INLINE const std::byte* at(int64_t k0, int64_t n) {
+    const int64_t first = k0 / Codec::kBlock;
+    const std::byte* in = work_.strip.data + first * Codec::kBytes * work_.strip.width;
+    if (work_.strip.width == kStripRows) return in;
+    spread(in, n / Codec::kBlock);
+    return buffer_;
+  }
+
+ private:
+  void spread(const std::byte* in, int64_t blocks) {
+    const auto width = static_cast<size_t>(work_.strip.width);
+    std::byte* out = buffer_;
+    for (int64_t b = 0; b < blocks; ++b) {
+      if (pieces_.half_at >= 0) {
+        __builtin_memcpy(out, in, 2 * width);
+        in += 2 * width;
+        out += 2 * kStripRows;
+      }
+      for (int32_t i = 0; i < pieces_.words; ++i, in += 4 * width, out += 4 * kStripRows) {
+        __builtin_memcpy(out, in, 4 * width);
+      }
+    }
+  }
+
+  const StripWork& work_;
+  Pieces pieces_;
+  alignas(64) std::byte buffer_[kSegment / Codec::kBlock * Codec::kBytes * kStripRows];
+};
+
+// ---- the integer chain --------------------------------------------------------------------------------------------------
+
+/// One group of 32 elements of kPass vectors of rows, from row `lane` on, times all columns.
+template <typename Format, bool kFirst, bool kLast>
+EVROS_INLINE void multiply_group(const IntegerGroup<Format> (&w)[kPass], const StripWork& work, int64_t segment,
+                                 int64_t g, int64_t lane, Sums& sums) {
+  for (int c = 0; c < work.columns; ++c) {
+    const QuantSegment& x = work.q[c][segment];
+    const Vec d = splat(x.d[g]);
+    Vec acc[kPass];
+    float* partial = sums.segment[c] + lane;
+    for (int v = 0; v < kPass; ++v) acc[v] = kFirst ? splat(0.0f) : load(partial + v * kWidth);
+    for (int s = 0; s < IntegerGroup<Format>::kScales; ++s) {
+      Ints dot[kPass];
+      integer_dots(w, x, g, s, dot);
+      for (int v = 0; v < kPass; ++v) acc[v] = fma((w[v].scale[s] * d), to_float(dot[v]), acc[v]);
+    }
+    if constexpr (Format::kMinimum) {
+      const Vec sum = to_float(multiply_pairs(splat_word(&x.sum[2 * g]), splat(0x00010001)));
+      for (int v = 0; v < kPass; ++v) acc[v] = fma_negative((w[v].minimum * d), sum, acc[v]);
+    }
+    for (int v = 0; v < kPass; ++v) {
+      float* y = sums.y[c] + lane + v * kWidth;
+      if (kLast) {
+        store(y, (load(y) + acc[v]));
+      } else {
+        store(partial + v * kWidth, acc[v]);
+      }
+    }
+  }
+}
+
+template <typename Format>
+void integer_strip(const StripWork& work, Sums& sums) {
+  Segments<Format> segments(work);
+  constexpr int64_t kGroups = Format::kBlock / 32;
+  constexpr int64_t kGroupBytes = Format::kBytes * kStripRows / kGroups;
+  for (int64_t k0 = 0; k0 < work.k; k0 += kSegment) {
+    const int64_t groups = smaller(kSegment, work.k - k0) / 32, segment = k0 / kSegment;
+    const std::byte* blocks = segments.at(k0, groups * 32);
+    for (int64_t g = 0; g < groups; ++g) {
+      const std::byte* block = blocks + g / kGroups * Format::kBytes * kStripRows;
+      for (int64_t at = 0; at < kGroupBytes; at += 64) __builtin_prefetch(blocks + g * kGroupBytes + kAhead + at);
+      for (int64_t lane = 0; lane < kStripRows; lane += kPass * kWidth) {
+        IntegerGroup<Format> w[kPass];
+        for (int v = 0; v < kPass; ++v) w[v].load(block, g % kGroups, lane + v * kWidth);
+        if (g == 0 && groups == 1) {
+          multiply_group<Format, true, true>(w, work, segment, g, lane, sums);
+        } else if (g == 0) {
+          multiply_group<Format, true, false>(w, work, segment, g, lane, sums);
+        } else if (g + 1 < groups) {
+          multiply_group<Format, false, false>(w, work, segment, g, lane, sums);
+        } else {
+          multiply_group<Format, false, true>(w, work, segment, g, lane, sums);
+        }
+      }
+    }
+  }
+}
+
+// ---- the float chain ----------------------------------------------------------------------------------------------------
+
+/// A segment of a quantised format as floats, [k][row].
+template <typename Format>
+void dequantize_segment(const std::byte* blocks, int64_t n, float* out) {
+  constexpr int64_t kGroups = Format::kBlock / 32;
+  for (int64_t g = 0; g < n / 32; ++g) {
+    const std::byte* block = blocks + g / kGroups * Format::kBytes * kStripRows;
+    for (int64_t lane = 0; lane < kStripRows; lane += kWidth) {
+      Group<Format> w;
+      Format::group(block, g % kGroups, lane, w);
+      for (int i = 0; i < 32; ++i) {
+        const Ints byte = (shift_right(w.word[i / 4], i % 4 * 8) & splat(255));
+        const Vec integer = to_float((byte - splat(Format::kOffset)));
+        Vec value = (w.scale[i / Format::kGroup] * integer);
+        if constexpr (Format::kMinimum) value = (value - w.minimum);
+        store(out + (g * 32 + i) * kStripRows + lane, value);
+      }
+    }
+  }
+}
+
+constexpr int kFloatPass = 2;  // vectors of rows at once
+
+/// One segment times columns [c, c + kCount).
+template <typename Format, int kCount>
+EVROS_INLINE void float_segment(const StripWork& work, const std::byte* weights, int64_t k0, int64_t n, int c,
+                                Sums& sums) {
+  for (int64_t lane = 0; lane < kStripRows; lane += kFloatPass * kWidth) {
+    Vec acc[kCount][kFloatPass];
+    const float* x[kCount];
+    for (int i = 0; i < kCount; ++i) {
+      x[i] = work.x[c + i] + k0;
+      for (Vec& a : acc[i]) a = splat(0.0f);
+    }
+    const std::byte* from = weights + lane * Format::kBytes;
+    for (int64_t k = 0; k < n; ++k, from += kStripRows * Format::kBytes) {
+      __builtin_prefetch(from + kAhead);
+      Vec w[kFloatPass];
+      for (int v = 0; v < kFloatPass; ++v) w[v] = Format::numbers(from + v * kWidth * Format::kBytes, All{});
+      for (int i = 0; i < kCount; ++i) {
+        const Vec value = splat(x[i][k]);
+        for (int v = 0; v < kFloatPass; ++v) acc[i][v] = fma(w[v], value, acc[i][v]);
+      }
+    }
+    for (int i = 0; i < kCount; ++i) {
+      for (int v = 0; v < kFloatPass; ++v) {
+        float* y = sums.y[c + i] + lane + v * kWidth;
+        store(y, load(y) + acc[i][v]);
+      }
+    }
+  }
+}
+
+template <typename Format>
+EVROS_INLINE void float_columns(const StripWork& work, const std::byte* weights, int64_t k0, int64_t n, Sums& sums) {
+  constexpr int kCount = kWidth == 16 ? 8 : 4;
+  int c = 0;
+  for (; c + kCount <= work.columns; c += kCount) float_segment<Format, kCount>(work, weights, k0, n, c, sums);
+  for (; c + 2 <= work.columns; c += 2) float_segment<Format, 2>(work, weights, k0, n, c, sums);
+  for (; c < work.columns; ++c) float_segment<Format, 1>(work, weights, k0, n, c, sums);
+}
+
+/// kCount segments of a strip of at most one vector of rows, from k0 on, n elements each, times column c. A segment is a
+/// chain of its own, and one alone would wait for every sum.
+template <typename Format, int kCount>
+EVROS_INLINE void narrow_segments(const StripWork& work, int64_t k0, int64_t n, int c, Sums& sums) {
+  const Part lanes(work.strip.width);
+  const int64_t step = work.strip.width * Format::kBytes;
+  const std::byte* from = work.strip.data + k0 * step;
+  const float* x = work.x[c] + k0;
+  Vec acc[kCount];
+  for (Vec& a : acc) a = splat(0.0f);
+  for (int64_t k = 0; k < n; ++k, from += step) {
+    for (int s = 0; s < kCount; ++s) {
+      acc[s] = fma(Format::numbers(from + s * kSegment * step, lanes), splat(x[s * kSegment + k]), acc[s]);
+    }
+  }
+  for (const Vec& a : acc) store(sums.y[c], load(sums.y[c]) + a);
+}
+
+template <typename Format>
+void narrow_strip(const StripWork& work, Sums& sums) {
+  constexpr int kCount = 8;
+  for (int c = 0; c < work.columns; ++c) {
+    int64_t k0 = 0;
+    for (; k0 + kCount * kSegment <= work.k; k0 += kCount * kSegment) {
+      narrow_segments<Format, kCount>(work, k0, kSegment, c, sums);
+    }
+    for (; k0 < work.k; k0 += kSegment) narrow_segments<Format, 1>(work, k0, smaller(kSegment, work.k - k0), c, sums);
+  }
+}
+
+template <typename Format>
+void float_strip(const StripWork& work, Sums& sums) {
+  if (work.strip.width <= kWidth) return narrow_strip<Format>(work, sums);
+  Segments<Format> segments(work);
+  for (int64_t k0 = 0; k0 < work.k; k0 += kSegment) {
+    const int64_t n = smaller(kSegment, work.k - k0);
+    float_columns<Format>(work, segments.at(k0, n), k0, n, sums);
+  }
+}
+
+template <typename Format>
+void dequantized_strip(const StripWork& work, Sums& sums) {
+  Segments<Format> segments(work);
+  alignas(64) float weights[kSegment * kStripRows];
+  for (int64_t k0 = 0; k0 < work.k; k0 += kSegment) {
+    const int64_t n = smaller(kSegment, work.k - k0);
+    dequantize_segment<Format>(segments.at(k0, n), n, weights);
+    float_columns<VecF32>(work, reinterpret_cast<const std::byte*>(weights), k0, n, sums);
+  }
+}
+
+}  // namespace
+
+void multiply_strip(const StripWork& work) {
+  Sums sums;
+  sums.clear(work.columns);
+  with_format(work.type, [&]<typename Format>() {
+    if constexpr (Format::kQuantised) {
+      if (work.integers) return integer_strip<Format>(work, sums);
+      dequantized_strip<Format>(work, sums);
+    } else {
+      float_strip<Format>(work, sums);
+    }
+  });
+  sums.write(work);
+}
+
+}  // namespace simd
+}  // namespace EVROS_ISA
+}  // namespace evros::kernels
