@@ -51,14 +51,14 @@ class Recorder : public Listener {
 
   Told wait() {
     std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [&] { return told_.over; })) << "no last event";
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(600), [&] { return told_.over; })) << "no last event";
     return told_;
   }
   /// Waits until `n` tokens were told of.
   void wait_tokens(size_t n) {
     std::unique_lock lock(mutex_);
     EXPECT_TRUE(
-        changed_.wait_for(lock, std::chrono::seconds(60), [&] { return told_.over || told_.tokens[0].size() >= n; }));
+        changed_.wait_for(lock, std::chrono::seconds(600), [&] { return told_.over || told_.tokens[0].size() >= n; }));
   }
   size_t tokens() {
     const std::lock_guard lock(mutex_);

@@ -481,14 +481,16 @@ TEST(Service, TextsOfClientsThatLeftAreNotRead) {
   ServiceOptions options;
   options.log = lines.log();
   Running server(options);
-  Client first(server.service->port());
-  first.send(request("POST", "/tokenize", R"({"prompt":")" + std::string(7 << 20, ' ') + R"("})"));
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it has come, not until it is read
-  constexpr size_t kLeaving = 5;
-  for (size_t i = 0; i < kLeaving; ++i)
-    Client(server.service->port()).send(request("POST", "/tokenize", R"({"prompt":"b"})"));
-  EXPECT_EQ(first.read_answer().status, 200);
-  EXPECT_EQ(server.ask("POST", "/tokenize", R"({"prompt":"a"})").status, 200);
+  // Again when the long text was done before the others had come and gone: who comes first is the machine's choice.
+  for (int round = 0; round < 30 && lines.count(" 499 ") == 0; ++round) {
+    Client first(server.service->port());
+    first.send(request("POST", "/tokenize", R"({"prompt":")" + std::string(2 << 20, ' ') + R"("})"));
+    constexpr size_t kLeaving = 5;
+    for (size_t i = 0; i < kLeaving; ++i)
+      Client(server.service->port()).send(request("POST", "/tokenize", R"({"prompt":"b"})"));
+    EXPECT_EQ(first.read_answer().status, 200);
+    EXPECT_EQ(server.ask("POST", "/tokenize", R"({"prompt":"a"})").status, 200);
+  }
   EXPECT_GE(lines.count(" 499 "), 1u) << "those who had left when their turn came";
 }
 
