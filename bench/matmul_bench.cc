@@ -76,8 +76,7 @@ void matmul(benchmark::State& state, const Kernels& table, TensorType type, int 
   for (auto _ : state) {
     const Matrix w{
         .type = type, .data = memory() + i++ % count * size, .rows = kRows, .cols = kCols, .row_bytes = row_bytes};
-    table.matmul(queue, batch,
-                 {.w = w, .x = x.data(), .x_stride = kCols, .xq = xq, .y = y.data(), .y_stride = kRows});
+    table.matmul(queue, batch, {.w = w, .x = x.data(), .x_stride = kCols, .xq = xq, .y = y.data(), .y_stride = kRows});
   }
   const double done = static_cast<double>(state.iterations());
   state.counters["GB/s"] = benchmark::Counter(done * static_cast<double>(size) * 1e-9, benchmark::Counter::kIsRate);
@@ -101,8 +100,8 @@ void read_memory(benchmark::State& state, int threads) {
       sink += sum[0][0] + sum[1][1] + sum[2][2] + sum[3][3];
     });
   }
-  state.counters["GB/s"] = benchmark::Counter(static_cast<double>(state.iterations()) * static_cast<double>(kBytes) * 1e-9,
-                                              benchmark::Counter::kIsRate);
+  state.counters["GB/s"] = benchmark::Counter(
+      static_cast<double>(state.iterations()) * static_cast<double>(kBytes) * 1e-9, benchmark::Counter::kIsRate);
 }
 
 void launch(benchmark::State& state, int threads) {
@@ -118,9 +117,9 @@ benchmark::internal::Benchmark* clock(benchmark::internal::Benchmark* bench, int
 const bool registered = [] {
   for (const int threads : {1, 2}) {
     const std::string suffix = "/threads:" + std::to_string(threads);
-    clock(benchmark::RegisterBenchmark(("read" + suffix).c_str(),
-                                       [=](benchmark::State& s) { read_memory(s, threads); }),
-          threads)
+    clock(
+        benchmark::RegisterBenchmark(("read" + suffix).c_str(), [=](benchmark::State& s) { read_memory(s, threads); }),
+        threads)
         ->Unit(benchmark::kMillisecond);
     clock(benchmark::RegisterBenchmark(("launch" + suffix).c_str(), [=](benchmark::State& s) { launch(s, threads); }),
           threads);
@@ -133,8 +132,8 @@ const bool registered = [] {
           const std::string name = std::string("matmul/") + std::string(format::type_info(type).name) + '/' +
                                    table->name + "/tokens:" + std::to_string(tokens) +
                                    "/threads:" + std::to_string(threads);
-          clock(benchmark::RegisterBenchmark(
-                    name.c_str(), [=](benchmark::State& s) { matmul(s, *table, type, threads, tokens); }),
+          clock(benchmark::RegisterBenchmark(name.c_str(),
+                                             [=](benchmark::State& s) { matmul(s, *table, type, threads, tokens); }),
                 threads)
               ->Unit(benchmark::kMicrosecond);
         }

@@ -88,11 +88,12 @@ function(evros_check_test_folders)
   endforeach()
 endfunction()
 
-# The GGUF fixtures, kept compressed in the tree: EVROS_BINARY_DIR/micro_gguf/gguf/micro-{f32,q8_0,q4_0}.gguf for tests and tools.
-set(evros_micro_archive ${CMAKE_SOURCE_DIR}/tests/data/micro/gguf.tar.xz)
-if(${evros_micro_archive} IS_NEWER_THAN ${CMAKE_BINARY_DIR}/micro_gguf/gguf/micro-f32.gguf)
-  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/micro_gguf)
-  execute_process(COMMAND ${CMAKE_COMMAND} -E tar xf ${evros_micro_archive} WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/micro_gguf
+# Reference files of the micro model, kept compressed in the tree: <build>/micro/gguf/micro-{f32,q8_0,q4_0}.gguf and
+# <build>/micro/golden.safetensors, for tests and tools.
+set(evros_micro_archive ${CMAKE_SOURCE_DIR}/tests/data/micro/reference.tar.xz)
+if(${evros_micro_archive} IS_NEWER_THAN ${CMAKE_BINARY_DIR}/micro/gguf/micro-f32.gguf)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/micro)
+  execute_process(COMMAND ${CMAKE_COMMAND} -E tar xf ${evros_micro_archive} WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/micro
                   COMMAND_ERROR_IS_FATAL ANY)
-  file(TOUCH ${CMAKE_BINARY_DIR}/micro_gguf/gguf/micro-f32.gguf)
+  file(TOUCH ${CMAKE_BINARY_DIR}/micro/gguf/micro-f32.gguf)
 endif()

@@ -15,8 +15,10 @@
 namespace evros::tests {
 
 inline std::string source_path(const std::string& path) { return std::string(EVROS_SOURCE_DIR) + "/" + path; }
+/// What is unpacked of tests/data/micro/reference.tar.xz.
+inline std::string micro_file(const std::string& name) { return std::string(EVROS_BINARY_DIR) + "/micro/" + name; }
 inline std::string micro_gguf(const std::string& type) {
-  return std::string(EVROS_BINARY_DIR) + "/micro_gguf/gguf/micro-" + type + ".gguf";
+  return std::string(EVROS_BINARY_DIR) + "/micro/gguf/micro-" + type + ".gguf";
 }
 
 using Golden = std::map<std::string, ops::TraceTensor>;

@@ -44,7 +44,7 @@ std::string model_path(const std::string& model) {
 }
 
 Tokens case_tokens(const Case& c) {
-  static const Golden micro = load_golden(source_path("tests/data/micro/golden.safetensors"));
+  static const Golden micro = load_golden(micro_file("golden.safetensors"));
   const Golden& golden = std::string_view(c.model) == "tiny" ? tiny_golden() : micro;
   const auto ids = golden.at(std::string(c.sequence) + ".tokens").as<int32_t>();
   CHECK(ids.size() >= c.tokens);

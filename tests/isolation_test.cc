@@ -10,7 +10,7 @@ namespace {
 using Tokens = std::vector<int32_t>;
 
 Tokens micro_tokens(const std::string& sequence) {
-  static const Golden golden = load_golden(source_path("tests/data/micro/golden.safetensors"));
+  static const Golden golden = load_golden(micro_file("golden.safetensors"));
   const auto ids = golden.at(sequence + ".tokens").as<int32_t>();
   return {ids.begin(), ids.end()};
 }

@@ -31,7 +31,7 @@ PUBLISHED_CONFIG = {"vocab_size": 248320, "ngram_size": 3, "heads_per_ngram": 8,
 
 class Reference(unittest.TestCase):
     def test_every_value_of_the_reference_library(self):
-        golden = checkpoint.read_file(os.path.join(MICRO, "golden.safetensors"))
+        golden = checkpoint.read_file(os.path.join(os.environ["EVROS_BINARY_DIR"], "micro", "golden.safetensors"))
         model = qwen4exp.Model(*checkpoint.read_folder(os.path.join(MICRO, "hf")))
         for sequence in "abc":
             trace, _ = model.run(golden[sequence + ".tokens"], sequence)

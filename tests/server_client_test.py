@@ -3,14 +3,19 @@
 
 import concurrent.futures
 import json
+import os
+import re
 import socket
+import subprocess
 import threading
 import time
 import unittest
+import urllib.error
+import urllib.request
 
 import openai
 
-from server import Server, TINY
+from server import EVROS, Server, TINY
 
 STORY = [{"role": "user", "content": "Tell me a story about a little fox."}]
 
@@ -202,9 +207,12 @@ class Failure(WithServer):
             self.assertTrue(long.result(60).choices)
 
     def test_a_full_queue_is_refused_with_numbers_and_a_time_to_come_back(self):
-        streams = [self.open_stream() for _ in range(6)]
+        streams = [self.open_stream() for _ in range(2)]
         try:
-            self.assertTrue(self.server.eventually(lambda: self.server.status()["queue"]["waiting"] == 4, 5))
+            # What was not looked at yet counts as waiting: the running ones first.
+            self.assertTrue(self.server.eventually(lambda: self.server.running() == 2, 20))
+            streams += [self.open_stream() for _ in range(4)]
+            self.assertTrue(self.server.eventually(lambda: self.server.status()["queue"]["waiting"] == 4, 20))
             status, headers, body = self.server.request("POST", "/v1/completions", {"prompt": "Hi", "max_tokens": 1})
             self.assertEqual(status, 429, body)
             self.assertGreaterEqual(int(headers["Retry-After"]), 1)
@@ -240,6 +248,25 @@ class Failure(WithServer):
         for line in metrics.splitlines():
             if not line.startswith("#"):
                 float(line.rsplit(" ", 1)[1])
+
+
+class Pool(WithServer):
+    """Room for one context, shared by two replies."""
+    arguments = ("--ctx", "1024", "--parallel", "2", "--cached", "4", "--pool", "1024")
+
+    def test_what_cannot_fit_even_alone_is_refused_with_numbers_before_any_work(self):
+        chunks = self.server.status()["totals"]["chunks"]
+        status, _, body = self.server.request("POST", "/v1/completions", {"prompt": "Hi", "n": 2, "max_tokens": 1000})
+        self.assertEqual(status, 507, body)
+        self.assertRegex(json.loads(body)["error"]["message"], r"needs \d+ pages of \d+ tokens; there are \d+")
+        self.assertEqual(self.server.status()["totals"]["chunks"], chunks)
+
+    def test_what_fits_alone_waits_for_its_turn(self):
+        ask = {"prompt": "Once upon a time", "max_tokens": 900, "ignore_eos": True, "seed": 3}
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            both = [pool.submit(self.server.request, "POST", "/v1/completions", ask) for _ in range(2)]
+            answers = [json.loads(answer.result(120)[2]) for answer in both]
+        self.assertEqual(answers[0]["choices"], answers[1]["choices"])
 
 
 class Endings(unittest.TestCase):
@@ -311,6 +338,52 @@ class Safety(unittest.TestCase):
         with self.assertRaises(RuntimeError) as refused:
             Server("--host", "0.0.0.0")
         self.assertIn("--insecure", str(refused.exception))
+
+    def test_too_little_memory_for_threads_is_a_sentence_and_no_crash(self):
+        served = 0
+        for kilobytes in range(180000, 240000, 3000):  # threads have stacks of 8 MiB, so every one of them is refused somewhere
+            process = subprocess.Popen(["bash", "-c", f'ulimit -v {kilobytes}; exec "$0" serve "$1" --port 0', EVROS, str(TINY)],
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            listens = re.search(r"http://\S+:\d+", process.stdout.readline())
+            try:
+                if listens is None:
+                    raise ConnectionError
+                urllib.request.urlopen(listens.group(0) + "/health", timeout=60).close()
+                process.terminate()
+                served += 1
+            except OSError:  # it has ended
+                self.assertEqual(process.wait(60), 1)
+            _, said = process.communicate(timeout=60)
+            self.assertRegex(said, r"^evros: [^\n]+\n$" if process.returncode else r"^$")
+            self.assertIn(process.returncode, (0, 1))
+            if served == 3:
+                break
+        self.assertGreater(served, 0, "the range ends too early")
+
+    def test_keys_and_origins_that_no_request_can_match_are_refused_at_the_start(self):
+        for arguments, environment, word in (((), {"EVROS_API_KEY": " "}, "API key"), (("--api-key", "two words"), {}, "API key"),
+                                             (("--cors-origin", "chat.example"), {}, "--cors-origin"),
+                                             (("--cors-origin", "https://chat.example/"), {}, "--cors-origin")):
+            with self.assertRaises(RuntimeError) as refused:
+                Server(*arguments, environment=environment)
+            self.assertIn(word, str(refused.exception))
+            self.assertNotIn("two words", str(refused.exception))
+
+    def test_a_log_that_nobody_reads_any_more_ends_nothing(self):
+        reader, writer = os.pipe()
+        process = subprocess.Popen([EVROS, "serve", str(TINY), "--port", "0"], stdout=subprocess.PIPE, stderr=writer, text=True)
+        os.close(writer)
+        os.close(reader)
+        try:
+            url = re.search(r"http://\S+:\d+", process.stdout.readline()).group(0)
+            for _ in range(3):
+                with self.assertRaises(urllib.error.HTTPError) as answer:
+                    urllib.request.urlopen(url + "/nope", timeout=60)
+                self.assertEqual(answer.exception.code, 404)
+        finally:
+            process.terminate()
+            self.assertEqual(process.wait(60), 0)
+            process.stdout.close()
 
     def test_paths_lead_nowhere(self):
         with Server() as server:

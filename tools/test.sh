@@ -69,7 +69,7 @@ count_cases() {  # PRESET
 
 run_tests() {  # PRESET [gtest filter]
   local status=0
-  GTEST_FILTER=${2:-*} ctest --test-dir "build/$1" -j "$jobs" --no-tests=error --output-on-failure --timeout 900 || status=1
+  GTEST_FILTER=${2:-*} ctest --test-dir "build/$1" -j "$jobs" --no-tests=error --output-on-failure --timeout 3600 || status=1
   grep '^sim: ' "build/$1/Testing/Temporary/LastTest.log" || true  # how many faults, and what they left
   count_cases "$1" || status=1
   return $status

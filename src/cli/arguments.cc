@@ -286,6 +286,10 @@ void add_serve(CLI::App& root, ServeArguments& a) {
   app.add_option("--cached", a.cached, "prompts kept for reuse beside them")
       ->capture_default_str()
       ->transform(number<int32_t>(0, 1024));
+  app.add_option("--pool", a.pool,
+                 "tokens that all sequences hold together, kept ones included (default: a whole context for each of "
+                 "--parallel)")
+      ->transform(number<int64_t>(1));
   app.add_option("--queue", a.queue, "requests that may wait; further ones are refused (429)")
       ->capture_default_str()
       ->transform(number<int32_t>(1, 1 << 20));
@@ -299,7 +303,7 @@ void add_serve(CLI::App& root, ServeArguments& a) {
       ->excludes(key);
   app.add_flag("--insecure", a.insecure, "serve an address that others reach without a key");
   add_list(app, "--cors-origin", a.cors_origins,
-           "let pages of this origin (https://chat.example) use the server, * all; may be repeated")
+           "let pages of this origin (https://chat.example, no path) use the server, * all; may be repeated")
       ->check(not_empty());
   add_list(app, "--alias", a.aliases, "another name of the model; may be repeated")->check(not_empty());
   app.add_option("--max-body-mb", a.max_body_mb, "longest request in MiB")

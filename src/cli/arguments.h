@@ -115,6 +115,7 @@ struct ServeArguments {
   std::string host = "127.0.0.1";
   uint16_t port = 8080;
   int32_t parallel = 4, cached = 8, queue = 64;
+  int64_t pool = 0;  // tokens; 0: parallel contexts
   std::string api_key, api_key_file;
   bool insecure = false, quiet = false;
   uint64_t max_body_mb = 8;

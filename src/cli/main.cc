@@ -34,7 +34,7 @@ int run_command(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     std::fputs("evros: out of memory\n", stderr);
   } catch (const std::exception& error) {  // of the standard library: a thread or lock that the system refused
-    std::fprintf(stderr, "evros: %s\n", error.what());
+    std::fprintf(stderr, "evros: the system refused a thread or a lock: %s\n", error.what());
   }
   return 1;
 }

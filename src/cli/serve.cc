@@ -1,4 +1,5 @@
 // evros serve: the API, the page and the metrics of one model over HTTP.
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 
@@ -69,6 +70,8 @@ Status serve_model(const ServeArguments& a) {
   engine::EngineOptions engine_options = cli::engine_options(a.model);
   engine_options.sessions = a.parallel + a.cached;
   engine_options.batch = a.parallel;
+  const int64_t context = engine_options.context > 0 ? engine_options.context : engine::kDefaultContext;
+  engine_options.pool_tokens = a.pool > 0 ? a.pool : a.parallel * context;
   engine_options.chunk = std::max(engine_options.chunk, a.parallel);
   EVROS_ASSIGN(const auto engine, engine::Engine::load(io::real_io(), path, engine_options));
   EVROS_ASSIGN(auto tokenizer, engine::load_tokenizer(engine->file()));
@@ -76,6 +79,7 @@ Status serve_model(const ServeArguments& a) {
   EVROS_ASSIGN(const auto service,
                server::Service::start(*engine, std::move(tokenizer), std::move(chat), io::real_io(), options));
   service->drain_on_signals();
+  std::signal(SIGPIPE, SIG_IGN);  // whoever read the log has ended; the replies go on
   const bool v6 = a.host.find(':') != std::string::npos;
   std::printf("evros serve: http://%s%s%s:%d (%s, %d replies at once, context %lld)\n", v6 ? "[" : "", a.host.c_str(),
               v6 ? "]" : "", service->port(), options.names[0].c_str(), a.parallel,

@@ -13,7 +13,7 @@ constexpr uint64_t kFileLimit = 64u << 20;
 class Identity : public testing::Test {
  protected:
   void SetUp() override {
-    const std::string path = std::string(EVROS_BINARY_DIR) + "/micro_gguf/gguf/micro-f32.gguf";
+    const std::string path = std::string(EVROS_BINARY_DIR) + "/micro/gguf/micro-f32.gguf";
     auto content = io::read_file(io::real_io(), path, kFileLimit);
     ASSERT_TRUE(content.ok()) << content.error().message;
     content_ = std::move(*content);

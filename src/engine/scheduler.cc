@@ -50,7 +50,7 @@ Result<RequestId> Scheduler::submit(Request request, std::shared_ptr<Listener> l
   Status admitted = checked;
   const auto waiting = static_cast<int32_t>(impl_->inbox.size()) + impl_->queued;
   if (admitted.ok() && impl_->stopping) admitted = Error{Code::busy, "the engine is shutting down"};
-  if (admitted.ok() && waiting >= impl_->options.queue) {
+  if (admitted.ok() && waiting >= impl_->options.queue + impl_->free_places) {
     admitted = Error{Code::busy, cat(waiting, " requests wait already, and ", impl_->options.queue, " may")};
   }
   if (!admitted.ok()) {

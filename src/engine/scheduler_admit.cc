@@ -78,8 +78,11 @@ void Scheduler::Impl::admit_waiting() {
     waiting.pop_front();
     prompt_grew(*running.back());
   }
+  int32_t places = 0;
+  for (const auto& job : running) places += job->places();
   const std::lock_guard lock(mutex);
   queued = static_cast<int32_t>(waiting.size());
+  free_places = waiting.empty() ? batch - places : 0;
 }
 
 bool Scheduler::Impl::admit(Job& job) {

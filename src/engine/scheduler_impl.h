@@ -126,6 +126,7 @@ struct Scheduler::Impl {
   RequestId last_id = 0;
   RequestId alone = 0;  // whose chunk runs, when it is nobody else's
   int32_t queued = 0;   // waiting.size()
+  int32_t free_places;  // for requests that will not have to wait, as nobody does: they are not in the queue's bound
   bool woken = false, stopping = false, stop_now = false;
   uint64_t chunk_started_ns = 0;
   uint64_t requests = 0, refused = 0;

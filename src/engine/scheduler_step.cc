@@ -18,7 +18,8 @@ Scheduler::Impl::Impl(Engine& engine_, io::Io& clock_, text::Tokenizer tokenizer
       chunk(engine.info().plan.pass.rows),
       page_tokens(engine.info().plan.page_tokens),
       sessions(engine.info().plan.sessions),
-      logits(static_cast<size_t>(engine.model().hyper.vocab)) {
+      logits(static_cast<size_t>(engine.model().hyper.vocab)),
+      free_places(batch) {
   show_state();
 }
 

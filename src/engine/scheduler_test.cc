@@ -350,6 +350,17 @@ TEST_F(SchedulerTest, RefusalsComeBeforeAnyWorkAndHaveNumbers) {
   EXPECT_EQ(scheduler_->stats().refused, 7u);
 }
 
+TEST_F(SchedulerTest, ABurstThatNobodyHasToWaitForIsNotRefused) {
+  start(serving(), {.queue = 1});
+  for (int round = 0; round < 5; ++round) {
+    std::vector<std::shared_ptr<Recorder>> burst;
+    for (int i = 0; i < 5; ++i) burst.push_back(submit(request("Hello", 2)));  // four places, and one may wait
+    for (const auto& recorder : burst) EXPECT_FALSE(recorder->wait().error.has_value());
+    ASSERT_TRUE(settled().running == 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
 TEST_F(SchedulerTest, WhatWasAdmittedNeverRunsOutOfPages) {
   EngineOptions small = serving();
   small.context = small.pool_tokens = 256;

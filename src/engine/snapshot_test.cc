@@ -119,7 +119,7 @@ TEST_F(SnapshotTest, AnotherModelAnotherCacheTypeAndAShorterContextAreRefused) {
   const auto small = load_micro(brief);
   EXPECT_EQ(refused(*small, *small->open()), Code::invalid_argument);
   const auto quantised =
-      Engine::load(io::real_io(), std::string(EVROS_BINARY_DIR) + "/micro_gguf/gguf/micro-q8_0.gguf", options());
+      Engine::load(io::real_io(), std::string(EVROS_BINARY_DIR) + "/micro/gguf/micro-q8_0.gguf", options());
   ASSERT_TRUE(quantised.ok()) << quantised.error().message;
   EXPECT_EQ(refused(**quantised, *(*quantised)->open()), Code::unsupported);
   EXPECT_NE(*(*quantised)->model_identity(), *engine_->model_identity());

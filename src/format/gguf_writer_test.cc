@@ -35,7 +35,7 @@ std::vector<std::string> copy_set(io::Io& from, const std::string& path, io::Io&
 
 TEST(GgufWriter, RewritesTheFilesOfAnotherWriterByteForByte) {
   for (const char* type : {"f32", "q8_0", "q4_0"}) {
-    const std::string path = cat(EVROS_BINARY_DIR, "/micro_gguf/gguf/micro-", type, ".gguf");
+    const std::string path = cat(EVROS_BINARY_DIR, "/micro/gguf/micro-", type, ".gguf");
     io::MemoryIo io;
     const auto paths = copy_set(io::real_io(), path, io, "copy.gguf", 0);
     ASSERT_EQ(paths, (std::vector<std::string>{"copy.gguf"}));
@@ -46,7 +46,7 @@ TEST(GgufWriter, RewritesTheFilesOfAnotherWriterByteForByte) {
 }
 
 TEST(GgufWriter, ASplitSetOpensAsTheSameModel) {
-  const std::string path = cat(EVROS_BINARY_DIR, "/micro_gguf/gguf/micro-f32.gguf");
+  const std::string path = cat(EVROS_BINARY_DIR, "/micro/gguf/micro-f32.gguf");
   io::MemoryIo io;
   const auto paths = copy_set(io::real_io(), path, io, "d/copy.gguf", 1 << 20);
   EXPECT_EQ(paths.size(), 4U);

@@ -18,9 +18,7 @@ namespace {
 const std::string kSource = EVROS_SOURCE_DIR;
 const std::string kMicroFolder = kSource + "/tests/data/micro/hf";
 const std::string kTinyFolder = kSource + "/models/evros-tiny";
-std::string micro_gguf(const std::string& type) {
-  return cat(EVROS_BINARY_DIR, "/micro_gguf/gguf/micro-", type, ".gguf");
-}
+std::string micro_gguf(const std::string& type) { return cat(EVROS_BINARY_DIR, "/micro/gguf/micro-", type, ".gguf"); }
 
 std::unique_ptr<ModelFile> open_or_die(const std::string& path) {
   auto model = open_model(io::real_io(), path);

@@ -1,4 +1,8 @@
 // Which tables this program has and which of them this machine can run.
+#ifdef EVROS_HAVE_VECTOR_TABLES
+#include <cpuid.h>
+#endif
+
 #include <string_view>
 
 #include "kernels/kernels.h"
@@ -37,9 +41,12 @@ namespace {
 // What cmake/kernels.cmake compiles the two tables with. Asking for a wide set also asks whether the operating system saves
 // its registers.
 #ifdef EVROS_HAVE_VECTOR_TABLES
-bool runs_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+bool has_f16c() {  // which Clang 14 does not know by name
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
+
+bool runs_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c(); }
 
 bool runs_avx512() {
   return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

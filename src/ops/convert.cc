@@ -83,8 +83,9 @@ class TypeChoice {
 Status check_request(io::Io& io, const format::ModelFile& source, const std::string& to,
                      const ConvertOptions& options) {
   if (!is_target(options.type)) {
-    return Error{Code::invalid_argument, cat("the type ", format::type_info(options.type).name,
-                                             " cannot be written; possible are f32, f16, bf16, q8_0, q4_0, q4_k and q6_k")};
+    return Error{Code::invalid_argument,
+                 cat("the type ", format::type_info(options.type).name,
+                     " cannot be written; possible are f32, f16, bf16, q8_0, q4_0, q4_k and q6_k")};
   }
   if (!to.ends_with(".gguf"))
     return Error{Code::invalid_argument, cat("the file to write is ", to, "; its name must end in .gguf")};

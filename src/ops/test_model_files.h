@@ -17,7 +17,7 @@ namespace evros::ops::testing {
 
 inline std::string source_path(const std::string& below_root) { return cat(EVROS_SOURCE_DIR, "/", below_root); }
 inline std::string micro_gguf(const std::string& type) {
-  return cat(EVROS_BINARY_DIR, "/micro_gguf/gguf/micro-", type, ".gguf");
+  return cat(EVROS_BINARY_DIR, "/micro/gguf/micro-", type, ".gguf");
 }
 
 inline std::unique_ptr<format::ModelFile> open_or_die(io::Io& io, const std::string& path) {

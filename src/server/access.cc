@@ -18,13 +18,23 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-/// The host of "host", "host:port", "[address]:port".
+/// The host of "host", "host:port", "[address]", "[address]:port"; nothing of anything else.
 std::string_view host_of(std::string_view authority) {
-  if (authority.starts_with('[')) {
-    const size_t end = authority.find(']');
-    return end == std::string_view::npos ? std::string_view() : authority.substr(1, end - 1);
-  }
-  return authority.substr(0, authority.find(':'));
+  const bool literal = authority.starts_with('[');
+  const size_t end = literal ? authority.find(']') : std::min(authority.find(':'), authority.size());
+  if (end == std::string_view::npos) return {};
+  const std::string_view rest = authority.substr(literal ? end + 1 : end);
+  const bool port = rest.starts_with(':') && rest.find_first_not_of("0123456789", 1) == std::string_view::npos;
+  if (!rest.empty() && !port) return {};
+  return literal ? authority.substr(1, end - 1) : authority.substr(0, end);
+}
+
+/// What a browser can send as Origin: "scheme://host", "scheme://host:port", "null".
+bool is_origin(std::string_view text) {
+  const size_t scheme = text.find("://");
+  if (text == "null") return true;
+  return scheme != std::string_view::npos && scheme > 0 && !host_of(text.substr(scheme + 3)).empty() &&
+         text.find_first_of("/?#@ ", scheme + 3) == std::string_view::npos;
 }
 
 Sha256Digest digest(std::string_view text) {
@@ -50,6 +60,17 @@ bool is_loopback(std::string_view host) {
 }
 
 Status Access::check(const AccessOptions& options) {
+  // Of the key itself nothing is shown. Headers lose spaces at their ends, and other bytes differ between clients.
+  if (std::any_of(options.api_key.begin(), options.api_key.end(), [](char c) { return c <= ' ' || c > '~'; }))
+    return Error{Code::invalid_argument,
+                 "the API key has a character that no header carries unchanged; wanted are visible ASCII characters, "
+                 "without spaces"};
+  for (const std::string& origin : options.cors_origins) {
+    if (origin != "*" && !is_origin(origin))
+      return Error{Code::invalid_argument,
+                   cat("--cors-origin: ", json_quote(origin),
+                       " is no origin; wanted is * or scheme://host:port without a path, like https://chat.example")};
+  }
   if (is_loopback(options.address) || !options.api_key.empty() || options.insecure) return {};
   return Error{Code::invalid_argument,
                cat("others can reach ", options.address,

@@ -26,7 +26,8 @@ class Access {
  public:
   explicit Access(AccessOptions options) : options_(std::move(options)) {}
 
-  /// Refuses to be reachable by others without a key, unless that was asked for.
+  /// Refuses to be reachable by others without a key, unless that was asked for; and a key or an origin that no request could
+  /// ever match.
   static Status check(const AccessOptions& options);
 
   /// Host and Origin; for every request.

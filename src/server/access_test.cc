@@ -22,6 +22,26 @@ TEST(Access, OthersAreNotLetInByAccident) {
   }
 }
 
+// A server whose key nobody can send looks safe and serves nobody; an origin with a path allows nothing.
+TEST(Access, KeysAndOriginsThatNoRequestCanMatchAreRefusedAtTheStart) {
+  for (const char* key :
+       {" ", "secret ", " secret", "se cret", "se\ncret", "\xef\xbb\xbfsecret", "s\xc3\xa9", "\x7f"}) {
+    const Status checked = Access::check({.address = "127.0.0.1", .api_key = key});
+    ASSERT_FALSE(checked.ok()) << key;
+    EXPECT_EQ(checked.error().message.find("cret"), std::string::npos) << "the key stays secret";
+  }
+  EXPECT_TRUE(Access::check({.address = "127.0.0.1", .api_key = "sk-A1_.~+/=!"}).ok());
+  const auto allow = [](const char* origin) {
+    return Access::check({.address = "127.0.0.1", .api_key = "", .insecure = false, .cors_origins = {origin}}).ok();
+  };
+  for (const char* good :
+       {"*", "null", "https://chat.example", "http://localhost:3000", "http://[::1]:3000", "app://x"})
+    EXPECT_TRUE(allow(good)) << good;
+  for (const char* bad : {"chat.example", "https://", "https://chat.example/", "https://chat.example:80/a", "*.example",
+                          "https://a b", "https://chat.example:x", "://a", "https://me@chat.example"})
+    EXPECT_FALSE(allow(bad)) << bad;
+}
+
 TEST(Access, TheKeyIsComparedWhole) {
   const Access access({.address = "127.0.0.1", .api_key = "secret"});
   EXPECT_FALSE(access.check_key(request({{"authorization", "Bearer secret"}})));
@@ -44,7 +64,8 @@ TEST(Access, ForeignNamesThatLeadHereAreRefused) {
        {"localhost", "localhost:8080", "LOCALHOST:1", "127.0.0.1:8080", "127.1.2.3", "[::1]:8080", "[::1]"})
     EXPECT_FALSE(loopback.check_source(request({{"host", good}}))) << good;
   for (const char* bad : {"", "evil.example", "evil.example:8080", "127.0.0.1.evil.example", "localhost.evil.example",
-                          "[::2]:80", "[::1", "10.0.0.1"}) {
+                          "[::2]:80", "[::1", "10.0.0.1", "[::1]evil.example", "[::1].evil.example:80",
+                          "localhost:80.evil.example", "localhost:x", "localhost@evil.example", "::1"}) {
     const Refusal refusal = loopback.check_source(request({{"host", bad}}));
     ASSERT_TRUE(refusal) << bad;
     EXPECT_EQ(refusal->status, 403);

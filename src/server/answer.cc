@@ -8,7 +8,7 @@
 namespace evros::server {
 namespace {
 
-constexpr size_t kMostIdBytes = 128, kMostLoggedBytes = 100;
+constexpr size_t kMostIdBytes = 128, kMostLoggedBytes = 100, kMostNoteBytes = 500;
 constexpr int kClientGone = 499;  // never sent: how logs of other servers call it
 
 bool is_visible(char c) { return c > ' ' && c < '\x7f'; }
@@ -19,12 +19,12 @@ std::string request_id(std::string_view given) {
   return usable ? std::string(given) : random_name("req-");
 }
 
-/// What a client wrote, as part of one line.
-std::string loggable(std::string_view text) {
-  std::string out(text.substr(0, kMostLoggedBytes));
+/// What a client wrote, as part of one line: short, and nothing that a terminal obeys or that turns the text around.
+std::string loggable(std::string_view text, size_t most, bool spaces) {
+  std::string out(text.substr(0, most));
   std::replace_if(
-      out.begin(), out.end(), [](char c) { return !is_visible(c); }, '?');
-  return out;
+      out.begin(), out.end(), [&](char c) { return !is_visible(c) && !(spaces && c == ' '); }, '?');
+  return text.size() > most ? out + "..." : out;
 }
 
 }  // namespace
@@ -39,11 +39,8 @@ Answer::Answer(std::shared_ptr<Exchange> exchange, Metrics& metrics, const Log& 
 void Answer::log(int status, std::string_view note) {
   metrics_.response(status);
   if (!log_ || (quiet_ && status < 400)) return;
-  std::string line = cat(loggable(request().method), ' ', loggable(request().path), ' ', status, ' ', id_,
-                         note.empty() ? "" : " ", note);
-  std::replace_if(
-      line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }, ' ');
-  log_(line);
+  log_(cat(loggable(request().method, kMostLoggedBytes, false), ' ', loggable(request().path, kMostLoggedBytes, false),
+           ' ', status, ' ', id_, note.empty() ? "" : " ", loggable(note, kMostNoteBytes, true)));
 }
 
 void Answer::respond(int status, std::string body, std::string_view note, std::string content_type) {

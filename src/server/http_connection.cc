@@ -47,7 +47,8 @@ void set_option(int socket, int level, int name, int value) {
 /// Pieces leave at once, little waits in the system where no deadline sees it, and a client whose machine has vanished
 /// (its network is gone, so no end ever comes) becomes an error after about as long as one that stalls.
 void set_up(int socket, double stall_seconds) {
-  const int stall = static_cast<int>(std::clamp(stall_seconds, 1.0, 3600.0));
+  // The system ends a connection by itself without telling the client, so it gets time to send again what was lost first.
+  const int stall = static_cast<int>(std::clamp(stall_seconds, 10.0, 3600.0));
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kUnsentBytes);
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, stall * 1000);

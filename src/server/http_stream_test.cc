@@ -178,7 +178,7 @@ TEST(HttpStream, ReaderThatStopsIsCutAndUntilThenItsSenderIsHeldBack) {
 
 TEST(HttpStream, SlowReaderThatKeepsReadingIsNotCut) {
   HttpOptions options = quick_options();
-  options.stall_seconds = 0.4;
+  options.stall_seconds = 1;
   options.stream_bytes = 50000;
   Inbox inbox;
   TestServer server(inbox.handler(), options);
@@ -213,7 +213,7 @@ TEST(HttpStream, SlowReaderThatKeepsReadingIsNotCut) {
     if (chunk->empty()) break;
     seen += *chunk;
     // Slower than the stall time in sum, never for so long at once.
-    if (seconds_since(start) < 0.8) std::this_thread::sleep_for(std::chrono::milliseconds(40));
+    if (seconds_since(start) < 2.2) std::this_thread::sleep_for(std::chrono::milliseconds(40));
   }
   sender.join();
   EXPECT_TRUE(seen == all);

@@ -35,8 +35,11 @@ inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+/// How long a test waits for what must come: far longer than it takes, with a sanitizer on a busy machine too.
+constexpr double kPatience = 120;
+
 /// Waits until `condition` holds; false when it does not within `seconds`.
-inline bool eventually(const std::function<bool()>& condition, double seconds = 10) {
+inline bool eventually(const std::function<bool()>& condition, double seconds = kPatience) {
   const auto start = Clock::now();
   while (!condition()) {
     if (seconds_since(start) > seconds) return false;
@@ -58,7 +61,7 @@ struct Answer {
   bool whole = false;                          // it came to the end that its head announces
 };
 
-/// One connection of a client. Every read gives up after 10 s.
+/// One connection of a client. Every read gives up after kPatience.
 class Client {
  public:
   explicit Client(uint16_t port, int receive_bytes = 0) {
@@ -141,7 +144,7 @@ class Client {
   bool was_reset() {
     char bytes[65536];
     ssize_t got = 1;
-    while (got > 0 && readable(10)) got = ::recv(socket_, bytes, sizeof bytes, 0);
+    while (got > 0 && readable(kPatience)) got = ::recv(socket_, bytes, sizeof bytes, 0);
     return got < 0;
   }
 
@@ -157,7 +160,7 @@ class Client {
 
  private:
   bool read_more() {
-    if (!readable(10)) return false;
+    if (!readable(kPatience)) return false;
     char bytes[65536];
     const ssize_t got = ::recv(socket_, bytes, sizeof bytes, 0);
     if (got <= 0) return false;

@@ -236,9 +236,13 @@ void ServiceImpl::one_model(const std::shared_ptr<Answer>& answer) {
   answer->respond(200, json.take());
 }
 
-/// Runs `work` on the preparer's thread; memory that runs out there costs this request alone.
+/// Runs `work` on the preparer's thread, unless the client has left by then: a long text takes it seconds, and others wait
+/// behind it. Memory that runs out there costs this request alone.
 void ServiceImpl::prepare(const std::shared_ptr<Answer>& answer, std::function<void(Answer&)> work) {
-  const bool accepted = preparer_->post([answer, work = std::move(work)] {
+  const auto gone = std::make_shared<std::atomic<bool>>(false);
+  answer->on_gone([gone] { *gone = true; });
+  const bool accepted = preparer_->post([answer, gone, work = std::move(work)] {
+    if (*gone) return answer->log_gone("the connection ended before the request was read");
     try {
       work(*answer);
     } catch (const std::bad_alloc&) {  // the exchange, let go without an answer, says 500
@@ -343,7 +347,7 @@ void ServiceImpl::join() {
     finished_ = true;
   }
   changed_.notify_all();
-  clock_thread_.join();
+  if (clock_thread_.joinable()) clock_thread_.join();  // not when the system refused it
   preparer_.reset();
 }
 

@@ -427,5 +427,69 @@ TEST(Service, StatusTellsWhatIsHeld) {
   EXPECT_EQ(status.at("sequences").at(0).at("state").as_string(), "kept");
 }
 
+/// Collects the log of a server.
+struct Lines {
+  std::mutex mutex;
+  std::vector<std::string> all;
+  Log log() {
+    return [this](std::string_view line) {
+      const std::lock_guard lock(mutex);
+      all.emplace_back(line);
+    };
+  }
+  std::vector<std::string> copy() {
+    const std::lock_guard lock(mutex);
+    return all;
+  }
+  size_t count(std::string_view text) {
+    size_t found = 0;
+    for (const std::string& line : copy()) found += line.find(text) != std::string::npos;
+    return found;
+  }
+};
+
+// Escape sequences, C1 controls, directional marks and endless names would let a client write an operator's terminal.
+TEST(Service, NothingAClientSendsCanForgeOrFloodTheLog) {
+  Lines lines;
+  {
+    ServiceOptions options;
+    options.log = lines.log();
+    Running server(options);
+    const std::string long_name(20000, 'm');
+    server.ask("POST", "/v1/completions",
+               R"({"prompt":"a","model":"x\nGET /health 200 forged\u001b[2J\u009b2J\u202e\u2028\u007f"})");
+    server.ask("POST", "/v1/completions", R"({"prompt":"a","logit_bias":{"\n\u009b":1}})");
+    server.ask("POST", "/v1/chat/completions", R"({"messages":[{"role":"\n\u009b","content":"a"}]})");
+    server.ask("GET", "/v1/models/%c2%9b2J%e2%80%ae%ff");
+    server.ask("GET", "/" + long_name);
+    server.ask("GET", "/v1/models/" + long_name);
+    server.ask(long_name, "/health");
+    server.ask("GET", "/nope", "", "x-request-id: a\xc2\x9b\r\n");
+    server.ask("GET", "/health", "", "Origin: http://\xc2\x9b\r\n");
+  }
+  const auto all = lines.copy();
+  EXPECT_EQ(all.size(), 9u);
+  for (const std::string& line : all) {
+    EXPECT_TRUE(std::all_of(line.begin(), line.end(), [](char c) { return c >= ' ' && c <= '~'; })) << line;
+    EXPECT_LT(line.size(), 1000u) << line;
+  }
+}
+
+// Many long texts of clients that were killed would keep everybody else waiting, and the program from ending.
+TEST(Service, TextsOfClientsThatLeftAreNotRead) {
+  Lines lines;
+  ServiceOptions options;
+  options.log = lines.log();
+  Running server(options);
+  Client first(server.service->port());
+  first.send(request("POST", "/tokenize", R"({"prompt":")" + std::string(2 << 20, ' ') + R"("})"));
+  constexpr size_t kLeaving = 5;
+  for (size_t i = 0; i < kLeaving; ++i)
+    Client(server.service->port()).send(request("POST", "/tokenize", R"({"prompt":"b"})"));
+  EXPECT_EQ(first.read_answer().status, 200);
+  EXPECT_EQ(server.ask("POST", "/tokenize", R"({"prompt":"a"})").status, 200);
+  EXPECT_GE(lines.count(" 499 "), 1u) << "those who had left when their turn came";
+}
+
 }  // namespace
 }  // namespace evros::server

@@ -11,8 +11,8 @@ inline namespace EVROS_ISA {
 #ifdef __AVX512F__
 
 EVROS_INLINE Ints load_words(const void* p) { return {_mm512_loadu_si512(p)}; }
-EVROS_INLINE Ints shift_right(Ints a, int n) { return {_mm512_srl_epi32(a.v, _mm_cvtsi32_si128(n))}; }
-EVROS_INLINE Ints shift_left(Ints a, int n) { return {_mm512_sll_epi32(a.v, _mm_cvtsi32_si128(n))}; }
+EVROS_INLINE Ints shift_right(Ints a, int n) { return {_mm512_srlv_epi32(a.v, splat(n).v)}; }
+EVROS_INLINE Ints shift_left(Ints a, int n) { return {_mm512_sllv_epi32(a.v, splat(n).v)}; }
 /// a.low16 * b.low16 + a.high16 * b.high16 of each word, signed.
 EVROS_INLINE Ints multiply_pairs(Ints a, Ints b) { return {_mm512_madd_epi16(a.v, b.v)}; }
 /// fma(-a, b, c)
@@ -23,8 +23,8 @@ EVROS_INLINE Vec low_f16(Ints a) { return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16
 #else
 
 EVROS_INLINE Ints load_words(const void* p) { return {_mm256_loadu_si256(static_cast<const __m256i*>(p))}; }
-EVROS_INLINE Ints shift_right(Ints a, int n) { return {_mm256_srl_epi32(a.v, _mm_cvtsi32_si128(n))}; }
-EVROS_INLINE Ints shift_left(Ints a, int n) { return {_mm256_sll_epi32(a.v, _mm_cvtsi32_si128(n))}; }
+EVROS_INLINE Ints shift_right(Ints a, int n) { return {_mm256_srlv_epi32(a.v, splat(n).v)}; }
+EVROS_INLINE Ints shift_left(Ints a, int n) { return {_mm256_sllv_epi32(a.v, splat(n).v)}; }
 EVROS_INLINE Ints multiply_pairs(Ints a, Ints b) { return {_mm256_madd_epi16(a.v, b.v)}; }
 EVROS_INLINE Vec fma_negative(Vec a, Vec b, Vec c) { return {_mm256_fnmadd_ps(a.v, b.v, c.v)}; }
 EVROS_INLINE Vec low_f16(Ints a) { return {_mm256_cvtph_ps(narrow_u16(a))}; }
