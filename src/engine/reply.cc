@@ -8,13 +8,6 @@
 namespace evros::engine {
 namespace {
 
-// What a request keeps between tokens: a fold over its published tokens.
-struct RequestState {
-  TokenCounts counts;
-  text::Detokenizer detokenizer;
-  text::StopMatcher stops;
-};
-
 bool cancelled(const std::atomic<bool>* cancel) { return cancel != nullptr && cancel->load(std::memory_order_relaxed); }
 
 // Makes the prompt the session's history in one step; returns how many tokens needed no computing.
