@@ -277,4 +277,44 @@ struct Quantised {
   QuantRows rows() { return {segments.data()}; }
 };
 
+/// One run of the experts kernel: `count` experts in gate and up [ff * count][hidden] and down [hidden * count][ff], chosen by
+/// ids and weights [rows][used]; with activations quantised by the table, or floats.
+inline Output run_experts(const Kernels& table, device::Queue& queue, const Weights& gate, const Weights& up,
+                          const Weights& down, int64_t count, const Floats& x, const std::vector<int32_t>& ids,
+                          const Floats& weights, int64_t used, bool integers) {
+  const int64_t hidden = gate.matrix.cols, ff = down.matrix.cols, rows = static_cast<int64_t>(ids.size()) / used;
+  const auto one = [&](const Weights& w) {
+    Matrix m = w.matrix;
+    m.rows /= count;
+    return m;
+  };
+  Rows batch(rows);
+  Quantised xq(table, queue, batch.batch, integers ? x : Floats(), integers ? hidden : 0);
+  Floats scratch(2 * rows * used * ff), expert_out(rows * used * hidden), y(rows * hidden);
+  std::vector<QuantSegment> hidden_q(rows * used * quant_segments(ff));
+  std::vector<int32_t> order(rows * used), first(count + 1);
+  table.experts(queue, batch.batch,
+                {.gate = one(gate),
+                 .up = one(up),
+                 .down = one(down),
+                 .gate_expert_bytes = ff * gate.matrix.row_bytes,
+                 .up_expert_bytes = ff * up.matrix.row_bytes,
+                 .down_expert_bytes = hidden * down.matrix.row_bytes,
+                 .x = x.data(),
+                 .x_stride = hidden,
+                 .xq = integers ? xq.rows() : QuantRows{},
+                 .ids = ids.data(),
+                 .weights = weights.data(),
+                 .used = static_cast<int32_t>(used),
+                 .hidden = scratch.data(),
+                 .hidden_q = {hidden_q.data()},
+                 .expert_out = expert_out.data(),
+                 .experts = static_cast<int32_t>(count),
+                 .order = order.data(),
+                 .first = first.data(),
+                 .y = y.data(),
+                 .y_stride = hidden});
+  return Output{.floats = y, .integers = {}, .bytes = {}, .status = batch.status};
+}
+
 }  // namespace evros::kernels

@@ -2,6 +2,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec_math.h"
 #include "kernels/for_ranges.h"
+#include "kernels/ref/index_rows.h"
 
 namespace evros::kernels {
 inline namespace EVROS_ISA {
@@ -40,14 +41,6 @@ bool store_row(CacheType type, const float* x, int64_t n, std::byte* out) {
     }
   });
   return !any(lost);
-}
-
-/// The raw index key of a position of the incomplete block that began before this chunk, or of the chunk itself.
-const float* raw_key(const IndexStoreArgs& a, const SequenceRows& sequence, int64_t position) {
-  if (position < sequence.position) {
-    return reinterpret_cast<const float*>(sequence.bank_in + a.bank_offset) + position % a.ratio * a.dim;
-  }
-  return a.raw + (sequence.first_row + position - sequence.position) * a.raw_stride;
 }
 
 /// Pools, norms and rotates the block that begins at `begin`. False when the squares of the pooled key overflowed.

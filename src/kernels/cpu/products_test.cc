@@ -123,11 +123,6 @@ TEST(Products, OfUnevenlyChosenExpertsHaveTheReferencesBits) {
       const int64_t hidden = block == 32 ? 96 : 256, ff = block == 32 ? 160 : 256, count = 20, used = 4;
       const Weights gate(type, ff * count, hidden, random, count), up(type, ff * count, hidden, random, count),
           down(type, hidden * count, ff, random, count);
-      const auto one = [&](const Weights& w) {
-        Matrix m = w.matrix;
-        m.rows /= count;
-        return m;
-      };
       const Floats x = random.normal(rows * hidden);
       std::vector<int32_t> ids;
       Floats weights;
@@ -136,33 +131,7 @@ TEST(Products, OfUnevenlyChosenExpertsHaveTheReferencesBits) {
         weights.push_back(random.uniform(0.0f, 1.0f));
       }
       everywhere([&](const Kernels& table, device::Queue& queue) {
-        Rows batch(rows);
-        Quantised xq(table, queue, batch.batch, x, hidden);
-        Floats scratch(2 * rows * used * ff), expert_out(rows * used * hidden), y(rows * hidden);
-        std::vector<QuantSegment> hidden_q(rows * used * quant_segments(ff));
-        std::vector<int32_t> order(rows * used), first(count + 1);
-        table.experts(queue, batch.batch,
-                      {.gate = one(gate),
-                       .up = one(up),
-                       .down = one(down),
-                       .gate_expert_bytes = ff * gate.matrix.row_bytes,
-                       .up_expert_bytes = ff * up.matrix.row_bytes,
-                       .down_expert_bytes = hidden * down.matrix.row_bytes,
-                       .x = x.data(),
-                       .x_stride = hidden,
-                       .xq = xq.rows(),
-                       .ids = ids.data(),
-                       .weights = weights.data(),
-                       .used = static_cast<int32_t>(used),
-                       .hidden = scratch.data(),
-                       .hidden_q = {hidden_q.data()},
-                       .expert_out = expert_out.data(),
-                       .experts = static_cast<int32_t>(count),
-                       .order = order.data(),
-                       .first = first.data(),
-                       .y = y.data(),
-                       .y_stride = hidden});
-        return Output{.floats = y, .integers = {}, .bytes = {}, .status = batch.status};
+        return run_experts(table, queue, gate, up, down, count, x, ids, weights, used, true);
       });
       ASSERT_FALSE(HasFailure()) << format::type_info(type).name << ", " << rows << " rows";
     }

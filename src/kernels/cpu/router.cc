@@ -2,26 +2,12 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec_math.h"
 #include "kernels/for_ranges.h"
+#include "kernels/ref/ranking.h"
 
 namespace evros::kernels {
 inline namespace EVROS_ISA {
 namespace simd {
 namespace {
-
-/// Puts expert e with probability p into the ranking if it beats the last; equal probabilities keep the lower id ahead.
-void rank_expert(int32_t e, float p, int64_t used, int32_t* ids, float* weights) {
-  int64_t place = smaller(e, used);  // e experts were seen before this one
-  if (place == used) {
-    if (!(p > weights[used - 1])) return;
-    place = used - 1;
-  }
-  for (; place > 0 && p > weights[place - 1]; --place) {
-    ids[place] = ids[place - 1];
-    weights[place] = weights[place - 1];
-  }
-  ids[place] = e;
-  weights[place] = p;
-}
 
 float largest_logit(const float* logits, int64_t n) {
   Vec m = splat(logits[0]);
@@ -60,10 +46,7 @@ void route(const RouterArgs& a, const float* logits, int32_t* ids, float* weight
       rank_expert(static_cast<int32_t>(e + i), p[i], a.used, ids, weights);
     }
   });
-  if (!a.normalise) return;
-  float selected = weights[0];
-  for (int64_t i = 1; i < a.used; ++i) selected += weights[i];
-  for (int64_t i = 0; i < a.used; ++i) weights[i] = weights[i] / selected;
+  if (a.normalise) share_weights(a.used, weights);
 }
 
 }  // namespace
@@ -75,10 +58,7 @@ void router(device::Queue& queue, const Batch& batch, const RouterArgs& a) {
     float* weights = a.weights + r * a.used;
     if (vec_all_finite(logits, a.experts)) return route(a, logits, ids, weights);
     set_status(batch, r, kNonFinite);
-    for (int32_t i = 0; i < a.used; ++i) {  // valid ids, so that what follows stays inside its tables
-      ids[i] = i;
-      weights[i] = 0.0f;
-    }
+    rank_nothing(a.used, ids, weights);
   });
 }
 

@@ -226,11 +226,6 @@ TEST(Experts, AgreeWithDoubleAndAreTheSameEverywhere) {
       const int64_t count = 7, used = 3, rows = wide == 256 ? 9 : 45;
       const Weights gate(type, ff * count, hidden, random, count), up(type, ff * count, hidden, random, count),
           down(type, hidden * count, ff, random, count);
-      const auto one = [&](const Weights& w) {
-        Matrix m = w.matrix;
-        m.rows /= count;
-        return m;
-      };
       const Floats x = random.normal(rows * hidden, 0.3f);
       std::vector<int32_t> ids;
       Floats weights;
@@ -240,33 +235,7 @@ TEST(Experts, AgreeWithDoubleAndAreTheSameEverywhere) {
         for (int64_t i = 0; i < used; ++i) weights.push_back(random.uniform(0.1f, 0.6f));
       }
       const Output out = everywhere([&](const Kernels& table, device::Queue& queue) {
-        Rows batch(rows);
-        Quantised xq(table, queue, batch.batch, integers ? x : Floats(), integers ? hidden : 0);
-        Floats scratch(2 * rows * used * ff), expert_out(rows * used * hidden), y(rows * hidden);
-        std::vector<QuantSegment> hidden_q(rows * used * quant_segments(ff));
-        std::vector<int32_t> order(rows * used), first_pair(count + 1);
-        table.experts(queue, batch.batch,
-                      {.gate = one(gate),
-                       .up = one(up),
-                       .down = one(down),
-                       .gate_expert_bytes = ff * gate.matrix.row_bytes,
-                       .up_expert_bytes = ff * up.matrix.row_bytes,
-                       .down_expert_bytes = hidden * down.matrix.row_bytes,
-                       .x = x.data(),
-                       .x_stride = hidden,
-                       .xq = integers ? xq.rows() : QuantRows{},
-                       .ids = ids.data(),
-                       .weights = weights.data(),
-                       .used = static_cast<int32_t>(used),
-                       .hidden = scratch.data(),
-                       .hidden_q = {hidden_q.data()},
-                       .expert_out = expert_out.data(),
-                       .experts = static_cast<int32_t>(count),
-                       .order = order.data(),
-                       .first = first_pair.data(),
-                       .y = y.data(),
-                       .y_stride = hidden});
-        return Output{.floats = y, .integers = {}, .bytes = {}, .status = batch.status};
+        return run_experts(table, queue, gate, up, down, count, x, ids, weights, used, integers);
       });
       EXPECT_EQ(out.status[0], 0u);
       const double error = experts_error(gate, up, down, x, ids, weights, out.floats, hidden, ff);

@@ -2,26 +2,12 @@
 #include "kernels/for_ranges.h"
 #include "kernels/ref/chains.h"
 #include "kernels/ref/dot_rows.h"
+#include "kernels/ref/ranking.h"
 #include "kernels/ref/ref.h"
 
 namespace evros::kernels {
 inline namespace EVROS_ISA {
 namespace {
-
-/// Puts expert e with probability p into the ranking if it beats the last; equal probabilities keep the lower id ahead.
-void rank_expert(int32_t e, float p, int64_t used, int32_t* ids, float* weights) {
-  int64_t place = smaller(e, used);  // e experts were seen before this one
-  if (place == used) {
-    if (!(p > weights[used - 1])) return;
-    place = used - 1;
-  }
-  for (; place > 0 && p > weights[place - 1]; --place) {
-    ids[place] = ids[place - 1];
-    weights[place] = weights[place - 1];
-  }
-  ids[place] = e;
-  weights[place] = p;
-}
 
 void route(const RouterArgs& a, const float* logits, int32_t* ids, float* weights) {
   float m = logits[0];
@@ -30,10 +16,7 @@ void route(const RouterArgs& a, const float* logits, int32_t* ids, float* weight
   for (int64_t e = 0; e < a.experts; ++e) p[e % kStrides] += exp(logits[e] - m);
   const float sum = fold_strides(p);
   for (int32_t e = 0; e < a.experts; ++e) rank_expert(e, exp(logits[e] - m) / sum, a.used, ids, weights);
-  if (!a.normalise) return;
-  float selected = weights[0];
-  for (int64_t i = 1; i < a.used; ++i) selected += weights[i];
-  for (int64_t i = 0; i < a.used; ++i) weights[i] = weights[i] / selected;
+  if (a.normalise) share_weights(a.used, weights);
 }
 
 /// One of the three products of the experts, over all (row, rank) pairs.
@@ -90,10 +73,7 @@ void router(device::Queue& queue, const Batch& batch, const RouterArgs& a) {
     float* weights = a.weights + r * a.used;
     if (all_finite(logits, a.experts)) return route(a, logits, ids, weights);
     set_status(batch, r, kNonFinite);
-    for (int32_t i = 0; i < a.used; ++i) {  // valid ids, so that what follows stays inside its tables
-      ids[i] = i;
-      weights[i] = 0.0f;
-    }
+    rank_nothing(a.used, ids, weights);
   });
 }
 
