@@ -8,8 +8,6 @@ usage: page_test.py; needs EVROS, EVROS_SOURCE_DIR, and Debian's chromium and ch
 import json
 import os
 import re
-import subprocess
-import threading
 import time
 import unittest
 import urllib.request
@@ -18,11 +16,11 @@ from selenium.webdriver.common.keys import Keys
 
 import page_double
 from page_browser import Browser, wait
+from server import Server
 
 SOURCES = os.environ["EVROS_SOURCE_DIR"]
 ASSETS = os.path.join(SOURCES, "src", "server", "page")
 PICTURES = os.path.join(SOURCES, "build", "screenshots")
-TINY = os.path.join(SOURCES, "models", "evros-tiny")
 
 page = None
 
@@ -339,32 +337,18 @@ class WithServer(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.process = subprocess.Popen([os.environ["EVROS"], "serve", "--port", "0", TINY], stdout=subprocess.PIPE,
-                                       stderr=subprocess.STDOUT, text=True)
-        cls.said = []
-        for line in cls.process.stdout:
-            cls.said.append(line)
-            found = re.search(r"http://[\w.:\[\]]+", line)
-            if found:
-                cls.url = found.group() + "/"
-                threading.Thread(target=cls.process.stdout.read, daemon=True).start()
-                return
-        raise AssertionError(f"no address was printed: {''.join(cls.said)}")
+        cls.server = Server()
+        cls.url = cls.server.url + "/"
 
     @classmethod
     def tearDownClass(cls):
-        cls.process.terminate()
-        cls.process.wait(20)
+        assert cls.server.stop() == 0, cls.server.log
 
     def setUp(self):
         page.open(self.url)
 
     def tearDown(self):
         self.assertEqual(page.errors(), [])
-
-    def status(self):
-        with urllib.request.urlopen(self.url + "status", timeout=10) as response:
-            return json.load(response)
 
     def set(self, **values):
         """Settings as if they had been typed on an earlier visit."""
@@ -399,12 +383,12 @@ class WithServer(unittest.TestCase):
         self.set(temperature=100, top_k=0, top_p=1, enable_thinking="off", seed=1)
         page.begin("Tell me a story about a fox and a lantern.")
         wait(lambda: len(page.answer()) > 50, "the answer begins")
-        self.assertEqual(self.status()["queue"]["running"], 1)
+        self.assertEqual(self.server.status()["queue"]["running"], 1)
         page.press(Keys.ESCAPE)
         stopped = time.monotonic()
-        wait(lambda: self.status()["queue"]["running"] == 0, "the server has let go", 1)
+        wait(lambda: self.server.status()["queue"]["running"] == 0, "the server has let go", 1)
         self.assertLess(time.monotonic() - stopped, 1)
-        self.assertEqual(self.status()["totals"]["cancelled"], 1)
+        self.assertEqual(self.server.status()["totals"]["cancelled"], 1)
         partial = page.answer()
         self.assertIn("Stopped", page.text("#log .stats"))
         page.js("for (const [name, value] of [['temperature', 0], ['max_tokens', 40]]) document.querySelector(`[name=${name}]`).value = value")
@@ -447,7 +431,7 @@ class WithServer(unittest.TestCase):
         page.say("Tell me a story about a fox and a lantern.")
         page.click("#engine-button")
         wait(lambda: page.shown("#engine-body") and page.text("#engine-state") == "live", "numbers come")
-        status = self.status()
+        status = self.server.status()
         page.picture(os.path.join(PICTURES, "server-desktop-light-engine.png"))
         shown = dict(row.text.split("\n") for row in page.all("#totals div, #about div"))
         self.assertEqual(shown["Model"], status["model"])
