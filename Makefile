@@ -25,8 +25,8 @@ run: build        ## build, then tell a story with the bundled model (PROMPT="..
 test:             ## everything that CI runs: style, all tests, Clang, sanitizers, short fuzzing
 	@tools/test.sh ci
 
-check-all:        ## everything there is: all sanitizers on all tests, exhaustive arithmetic, long fuzzing (hours)
-	@tools/test.sh all
+check-all:        ## everything there is: all sanitizers on all tests, exhaustive arithmetic, FUZZ_SECONDS of fuzzing (hours)
+	@tools/test.sh all $(FUZZ_SECONDS)
 
 test-exhaustive:  ## the arithmetic of kernels/math.h on every input
 	@tools/test.sh exhaustive
