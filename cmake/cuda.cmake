@@ -27,6 +27,7 @@ set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 
 add_library(evros_cuda SHARED ${evros_cuda_sources})
 target_include_directories(evros_cuda PRIVATE ${CMAKE_SOURCE_DIR}/src)
+evros_use_codebooks(evros_cuda)
 set_target_properties(evros_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static POSITION_INDEPENDENT_CODE ON)
 # The float flags are those of docs/numerics.md, the host pass included.
 target_compile_options(evros_cuda PRIVATE

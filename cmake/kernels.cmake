@@ -1,3 +1,9 @@
+evros_use_codebooks(kernels)
+if(TARGET kernels_test)
+  add_custom_target(codec_golden DEPENDS ${evros_codec_golden})
+  add_dependencies(kernels_test codec_golden)
+endif()
+
 # The kernels of x86-64 that need more than the baseline instruction set, each under its own namespace (src/kernels/isa.h):
 # the reference sources with hardware fused multiply-add, and the vector tables, which are the sources of src/kernels/cpu
 # together with the reference sources (for the entries that have no vector version).
@@ -15,6 +21,7 @@ if(TARGET kernels AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     set(objects kernels_${isa})
     add_library(${objects} OBJECT ${ARG_SOURCES})
     target_include_directories(${objects} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+    evros_use_codebooks(${objects})
     # -O3 whatever the build type: these run whole models in tests, and optimisation cannot change a bit.
     target_compile_options(${objects} PRIVATE ${ARG_FLAGS} -O3)
     target_compile_definitions(${objects} PRIVATE EVROS_ISA=${isa})

@@ -60,6 +60,8 @@ prepare() {
   else
     git worktree add -q --detach "$tree" "$commit"
   fi
+  mkdir -p "$tree/build"
+  ln -sfn "$PWD/build/venv" "$tree/build/venv"
   (cd "$tree" && cmake --preset "$preset") >"$log" 2>&1 || { tail -n 20 "$log"; fail "the copy could not be configured"; }
   build "${names[@]}" || { tail -n 40 "$log"; fail "the copy does not build without any mutation"; }
   for name in "${names[@]}"; do

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what Evros needs from Debian 12's own packages, and only what is missing.
-#   tools/setup.sh build    compiler, CMake, libraries: enough for `make build` and `make run`
-#   tools/setup.sh test     the same, then the test tools and a Python environment in build/venv
+#   tools/setup.sh build    compiler, CMake, libraries, and in the Python environment build/venv the one package whose tables become
+#                           codebooks (cmake/codebooks.cmake): enough for `make build` and `make run`
+#   tools/setup.sh test     the same, then the test tools, and all of tools/requirements.txt in build/venv
 # Prints nothing when nothing is missing. Runs as root, or through sudo.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -43,32 +44,41 @@ install_packages() {
   say "packages installed in $((SECONDS - started)) s"
 }
 
-# A Python environment with the pinned packages of tools/requirements.txt, rebuilt when that file changes.
-install_python() {
-  local started=$SECONDS log
-  cmp -s tools/requirements.txt build/venv/requirements.txt && return 0
+# A Python environment with pinned packages, made again when what is wanted of it is not there: for a build gguf alone, which is
+# read and not run, so without what it depends on.
+install_python() {  # build|test
+  local started=$SECONDS log wanted options=() made=build/venv/requirements.txt
+  if [ "$1" = build ]; then
+    wanted=$(grep '^gguf==' tools/requirements.txt)
+    ! grep -qxF "$wanted" "$made" 2>/dev/null || return 0
+    options=(--no-deps)
+  else
+    wanted=$(cat tools/requirements.txt)
+    ! cmp -s tools/requirements.txt "$made" || return 0
+  fi
   command -v python3 >/dev/null || install_packages python3
   python3 -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv
   say "making the Python environment build/venv"
   mkdir -p build
   log=$(mktemp)
-  if ! { rm -rf build/venv && python3 -m venv build/venv &&
-         build/venv/bin/python -m pip install --quiet --disable-pip-version-check -r tools/requirements.txt; } >"$log" 2>&1; then
+  if ! { rm -rf build/venv && python3 -m venv build/venv && printf '%s\n' "$wanted" >build/venv/wanted &&
+         build/venv/bin/python -m pip install --quiet --disable-pip-version-check ${options[@]+"${options[@]}"} \
+           -r build/venv/wanted; } >"$log" 2>&1; then
     tail -n 20 "$log" >&2
     rm -f "$log"
     fail "the Python environment could not be made (last lines above)"
   fi
   rm -f "$log"
-  cp tools/requirements.txt build/venv/requirements.txt
+  mv build/venv/wanted "$made"
   say "Python environment ready in $((SECONDS - started)) s"
 }
 
 [ -r /etc/debian_version ] && command -v apt-get >/dev/null || {
-  command -v cmake >/dev/null && exit 0
+  command -v cmake >/dev/null && { install_python "${1:-}"; exit 0; }
   fail "this script knows Debian's apt-get only; install the packages of README.md, 'Dependencies', by hand"
 }
 case "${1:-}" in
-  build) install_packages "${build_packages[@]}" ;;
-  test) install_packages "${build_packages[@]}" "${test_packages[@]}"; install_python ;;
+  build) install_packages "${build_packages[@]}"; install_python build ;;
+  test) install_packages "${build_packages[@]}" "${test_packages[@]}"; install_python test ;;
   *) printf 'usage: tools/setup.sh build|test\n' >&2; exit 2 ;;
 esac

@@ -1,3 +1,5 @@
+#include "kernels/codec/codec.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,16 +11,13 @@
 
 #include "base/bytes.h"
 #include "kernels/codec/float16.h"
-#include "kernels/codec/q4_0.h"
-#include "kernels/codec/q4_k.h"
-#include "kernels/codec/q6_k.h"
-#include "kernels/codec/q8_0.h"
 #include "kernels/derive.h"
+#include "kernels/test_support.h"
 
 namespace evros::kernels {
 namespace {
 
-/// One record of tests/data/codec_golden.bin (tools/gen_codec_golden.py): what PyPI gguf makes of it.
+/// One record of what PyPI gguf makes of blocks, as tools/gen_codec_golden.py writes it beside the test program.
 struct Golden {
   format::TensorType type;
   bool quantise;
@@ -27,7 +26,7 @@ struct Golden {
 };
 
 std::vector<Golden> read_goldens() {
-  std::ifstream in(EVROS_SOURCE_DIR "/tests/data/codec_golden.bin", std::ios::binary);
+  std::ifstream in(EVROS_BINARY_DIR "/generated/codec_golden.bin", std::ios::binary);
   std::vector<Golden> out;
   uint32_t head[4];
   while (in.read(reinterpret_cast<char*>(head), sizeof head)) {
@@ -50,10 +49,10 @@ TEST(Codec, DequantisesBitForBitAsGgufDoes) {
     dequantize(golden.type, golden.encoded.data(), got);
     for (size_t i = 0; i < got.size(); ++i) {
       ASSERT_EQ(float_bits(got[i]), float_bits(golden.floats[i]))
-          << "type " << static_cast<int>(golden.type) << " element " << i;
+          << format::type_info(golden.type).name << " element " << i;
     }
   }
-  EXPECT_EQ(seen, 6);
+  EXPECT_EQ(seen, 25);  // every type but F32
 }
 
 TEST(Codec, QuantisesBitForBitAsGgufDoes) {
@@ -67,7 +66,7 @@ TEST(Codec, QuantisesBitForBitAsGgufDoes) {
       ASSERT_EQ(got[i], golden.encoded[i]) << "type " << static_cast<int>(golden.type) << " byte " << i;
     }
   }
-  EXPECT_EQ(seen, 4);
+  EXPECT_EQ(seen, 5);
 }
 
 TEST(Float16, EveryHalfIsItsExactValueAndComesBack) {
@@ -117,12 +116,11 @@ TEST(Float16, EveryBfloatComesBackAndOverflowsOnlyPastTheLastMiddle) {
 
 /// The integers, scales and minima of the integer chain must give back exactly what decode gives: q * sw - mw.
 template <typename Codec>
-void groups_agree_with_floats(std::initializer_list<int> scale_high_bytes) {
+void groups_agree_with_floats(format::TensorType type) {
   std::byte block[Codec::kBytes];
   for (uint32_t seed = 0; seed < 500; ++seed) {
     for (int i = 0; i < Codec::kBytes; ++i) block[i] = static_cast<std::byte>((seed * 2654435761u + i * 40503u) >> 7);
-    for (const int i : scale_high_bytes)
-      block[i] = static_cast<std::byte>(static_cast<int>(block[i]) & 0xbb);  // finite
+    set_scales(type, block, [&] { return static_cast<uint16_t>((seed * 40503u) & 0xbbffu); });  // finite
     constexpr int kGroups = Codec::kBlock / Codec::kGroup;
     float floats[Codec::kBlock], scale[kGroups], minimum[kGroups] = {};
     int8_t q[Codec::kBlock];
@@ -140,10 +138,12 @@ void groups_agree_with_floats(std::initializer_list<int> scale_high_bytes) {
 }
 
 TEST(Codec, IntegersAndScalesAreTheFloats) {
-  groups_agree_with_floats<Q8_0>({1});
-  groups_agree_with_floats<Q4_0>({1});
-  groups_agree_with_floats<Q4_K>({1, 3});
-  groups_agree_with_floats<Q6_K>({209});
+  for (const auto type : weight_types(true)) {
+    with_codec(type, [&]<typename Codec>() {
+      if constexpr (Codec::kQuantised) groups_agree_with_floats<Codec>(type);
+    });
+    ASSERT_FALSE(HasFailure()) << format::type_info(type).name;
+  }
 }
 
 /// Root mean square error of quantising and back, as a share of the values' own.
@@ -168,17 +168,44 @@ TEST(Codec, SuperBlocksFitNormalWeightsBetterThanTheirPlainCousins) {
   std::vector<float> x(256 * 64);
   for (float& value : x) value = normal(engine);
   const double q4_0 = relative_error(format::TensorType::q4_0, x), q4_k = relative_error(format::TensorType::q4_k, x),
-               q6_k = relative_error(format::TensorType::q6_k, x), q8_0 = relative_error(format::TensorType::q8_0, x);
+               q6_k = relative_error(format::TensorType::q6_k, x), q8_0 = relative_error(format::TensorType::q8_0, x),
+               q5_k = relative_error(format::TensorType::q5_k, x), q5_1 = relative_error(format::TensorType::q5_1, x),
+               iq4_nl = relative_error(format::TensorType::iq4_nl, x);
   EXPECT_LT(q4_k, 0.078);
   EXPECT_LT(q4_k, 0.9 * q4_0);
   EXPECT_LT(q6_k, 0.0185);
   EXPECT_LT(q8_0, q6_k);
+  EXPECT_LT(q5_k, 0.039);
+  EXPECT_LT(q5_k, 0.95 * q5_1);
+  EXPECT_LT(iq4_nl, 0.9 * q4_0);
+  EXPECT_LT(q4_k, iq4_nl);
+}
+
+TEST(Codec, TypesThatAreForReadingOnlySaySo) {
+  for (const auto type : weight_types()) {
+    const std::string_view name = format::type_info(type).name;
+    const bool is_written = name.starts_with("F") || name == "BF16" || name == "Q4_0" || name == "Q5_1" ||
+                            name == "Q8_0" || name == "Q4_K" || name == "Q5_K" || name == "Q6_K" || name == "IQ4_NL";
+    EXPECT_EQ(can_quantize(type), is_written) << name;
+  }
+  EXPECT_FALSE(can_quantize(format::TensorType::q2_0));
+}
+
+TEST(Codec, UnevenLevelsKeepTheirOwnValues) {
+  const float kValues[] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                           1,    13,   25,  38,  53,  69,  89,  113};  // docs/model.md 6.4
+  for (const float scale : {0.25f, -0.25f, 1.0f}) {
+    std::vector<float> x(32);
+    for (int i = 0; i < 32; ++i) x[i] = scale * kValues[i * 7 % 16];
+    EXPECT_LT(relative_error(format::TensorType::iq4_nl, x), 1e-3);
+  }
 }
 
 TEST(Codec, SuperBlocksKeepWhatTheyCanHoldExactly) {
   std::vector<float> x(256);
   for (int i = 0; i < 256; ++i) x[i] = static_cast<float>(i % 16) * 0.5f - 2.0f;  // d = 1/126.., 15 levels, one minimum
   EXPECT_LT(relative_error(format::TensorType::q4_k, x), 2e-3);
+  EXPECT_LT(relative_error(format::TensorType::q5_k, x), 2e-3);
   for (int i = 0; i < 256; ++i) x[i] = static_cast<float>(i % 16 * 4 - 32);
   EXPECT_LT(relative_error(format::TensorType::q6_k, x), 1e-3);
 }
@@ -191,47 +218,62 @@ TEST(Codec, SuperBlocksSurviveExtremeWeights) {
   rows[3].assign(256, 1e-30f);  // scales vanish in half precision
   for (int i = 0; i < 256; ++i) rows[4][i] = i % 2 ? kLargest : -kLargest;
   rows[5][37] = -1.0f;  // one weight among zeros
-  for (const auto type : {format::TensorType::q4_k, format::TensorType::q6_k}) {
+  using enum format::TensorType;
+  for (const auto type : {q4_k, q5_k, q6_k, iq4_nl, q5_1}) {
     for (const auto& row : rows) {
       std::vector<std::byte> encoded(256);
       std::vector<float> back(256);
       quantize_weights(type, row, encoded.data());
-      const size_t bytes = type == format::TensorType::q4_k ? 144 : 210;
+      const size_t bytes = format::row_bytes(type, 256);
       if (row[1] == kLargest) {
         EXPECT_FALSE(scales_finite(type, {encoded.data(), bytes}));  // the caller's error, not a crash
         continue;
       }
       EXPECT_TRUE(scales_finite(type, {encoded.data(), bytes}));
       dequantize(type, encoded.data(), back);
-      for (int i = 0; i < 256; ++i) EXPECT_NEAR(back[i], row[i], 0.02f) << i;
+      for (int i = 0; i < 256; ++i) EXPECT_NEAR(back[i], row[i], 0.02f) << format::type_info(type).name << ' ' << i;
+    }
+  }
+}
+
+TEST(Derive, FindsTheOneInfiniteOrNanNumberOfAFile) {
+  for (const auto type : {format::TensorType::f32, format::TensorType::f16, format::TensorType::bf16}) {
+    std::vector<std::byte> encoded(512 * format::type_info(type).block_bytes);
+    EXPECT_TRUE(scales_finite(type, encoded));
+    std::byte* number = &encoded[37 * format::type_info(type).block_bytes];
+    for (const uint32_t bad : {0x7fc00000u, 0xff800000u}) {  // NaN, -infinity; 16-bit types by their own bits
+      if (type == format::TensorType::f32) {
+        store(number, bad);
+      } else {
+        store(number,
+              type == format::TensorType::bf16 ? static_cast<uint16_t>(bad >> 16) : f32_to_f16(float_from_bits(bad)));
+      }
+      EXPECT_FALSE(scales_finite(type, encoded)) << format::type_info(type).name;
     }
   }
 }
 
 TEST(Derive, FindsTheOneInfiniteOrNanScaleOfAFile) {
-  std::vector<float> row(512, 1.5f);
-  for (const auto type :
-       {format::TensorType::f32, format::TensorType::f16, format::TensorType::bf16, format::TensorType::q8_0,
-        format::TensorType::q4_0, format::TensorType::q4_k, format::TensorType::q6_k}) {
-    std::vector<std::byte> encoded(row.size() * 4);
-    quantize_weights(type, row, encoded.data());
-    encoded.resize(format::row_bytes(type, row.size()));
-    EXPECT_TRUE(scales_finite(type, encoded));
-    // The second block's scale; of Q4_K, dmin.
-    std::byte* scale = encoded.data();
-    if (format::type_info(type).quantised) {
-      scale += format::type_info(type).block_bytes;
-    }
-    if (type == format::TensorType::q4_k) scale += 2;
-    if (type == format::TensorType::q6_k) scale += 208;
-    for (const uint32_t bad : {0x7fc00000u, 0xff800000u}) {  // NaN, -infinity; 16-bit types by their own bits
-      if (type == format::TensorType::f32) {
-        store(scale, bad);
-      } else {
-        store(scale,
-              type == format::TensorType::bf16 ? static_cast<uint16_t>(bad >> 16) : f32_to_f16(float_from_bits(bad)));
+  for (const auto type : weight_types(true)) {
+    const size_t bytes = format::type_info(type).block_bytes;
+    for (const std::byte fill : {std::byte{0}, std::byte{0xff}}) {
+      std::vector<std::byte> encoded(3 * bytes, fill);
+      for (size_t at = 0; at < encoded.size(); at += bytes) {
+        set_scales(type, &encoded[at], [] { return uint16_t{0xfbff}; });  // the largest finite one
       }
-      EXPECT_FALSE(scales_finite(type, encoded)) << static_cast<int>(type);
+      EXPECT_TRUE(scales_finite(type, encoded)) << format::type_info(type).name;
+      // In the second block, each scale in turn.
+      const auto count = std::max<size_t>(half_scales_of(type).size(), 1);
+      for (size_t wrong = 0; wrong < count; ++wrong) {
+        for (const uint16_t bad : {uint16_t{0x7e00}, uint16_t{0xfc00}}) {
+          std::vector<std::byte> broken = encoded;
+          size_t asked = 0;
+          set_scales(type, &broken[bytes], [&] { return asked++ == wrong ? bad : uint16_t{0x3c00}; });
+          if (type == format::TensorType::mxfp4) broken[bytes] = std::byte{255};
+          // A scale of NVFP4 is a number whatever its bits.
+          EXPECT_EQ(scales_finite(type, broken), type == format::TensorType::nvfp4) << format::type_info(type).name;
+        }
+      }
     }
   }
 }

@@ -15,6 +15,11 @@ void decode(const std::byte* data, std::span<float> out) {
 }
 
 template <typename Codec>
+concept Encodes = requires(const float* in, std::byte* out) {
+  Codec::encode(in, out);
+};
+
+template <Encodes Codec>
 void encode(std::span<const float> in, std::byte* out) {
   CHECK(in.size() % Codec::kBlock == 0);
   for (size_t i = 0; i < in.size(); i += Codec::kBlock, out += Codec::kBytes) Codec::encode(in.data() + i, out);
@@ -36,9 +41,17 @@ void dequantize(format::TensorType type, const std::byte* data, std::span<float>
   with_codec(type, [&]<typename Codec>() { decode<Codec>(data, out); });
 }
 
+bool can_quantize(format::TensorType type) {
+  bool can = false;
+  find_codec(type, [&]<typename Codec>() { can = Encodes<Codec>; });
+  return can;
+}
+
 void quantize_weights(format::TensorType type, std::span<const float> in, std::byte* out) {
-  CHECK(can_multiply(type));
-  with_codec(type, [&]<typename Codec>() { encode<Codec>(in, out); });
+  CHECK(can_quantize(type));
+  with_codec(type, [&]<typename Codec>() {
+    if constexpr (Encodes<Codec>) encode<Codec>(in, out);
+  });
 }
 
 bool scales_finite(format::TensorType type, std::span<const std::byte> rows) {

@@ -13,7 +13,11 @@ namespace evros::kernels {
 /// Dequantises `out.size()` elements (whole rows) of any type that can_multiply() or that is a plain number type.
 void dequantize(format::TensorType type, const std::byte* data, std::span<float> out);
 
-/// Quantises `in` to f32, f16, bf16, q8_0 or q4_0 (the reference rounding of PyPI gguf). out has row_bytes(type, in.size()).
+/// Does quantize_weights() make this type? The others can only be read.
+bool can_quantize(format::TensorType type);
+
+/// Quantises `in`, whole blocks, to a type that can_quantize(): f32, f16, bf16, q8_0, q4_0 and q5_1 by the reference rounding of PyPI
+/// gguf, q4_k, q5_k, q6_k and iq4_nl by searches of our own (kernels/codec/search.h). out has row_bytes(type, in.size()).
 void quantize_weights(format::TensorType type, std::span<const float> in, std::byte* out);
 
 /// False when a block of whole rows holds an infinite or NaN number or scale; such a file is refused at load.

@@ -13,11 +13,9 @@ void pack_strip(const Pieces& pieces, int64_t width, int64_t row_bytes, const st
     for (int64_t lane = 0; lane < width; ++lane) {
       const std::byte* block = in + lane * row_bytes + at;
       std::byte* to = out;
-      if (pieces.half_at >= 0) {
-        __builtin_memcpy(to + 2 * lane, block + pieces.half_at, 2);
-        to += 2 * width;
-      }
-      to += 4 * lane;
+      const int64_t piece = pieces.short_bytes;
+      for (int64_t i = 0; i < piece; ++i) to[piece * lane + i] = block[pieces.short_at + i];
+      to += piece * width + 4 * lane;
       const std::byte* word = block + pieces.word_at(0);
       for (int32_t i = 0; i < pieces.words; ++i, word += 4, to += 4 * width) __builtin_memcpy(to, word, 4);
     }

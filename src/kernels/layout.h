@@ -2,8 +2,8 @@
 // output rows, so what lies side by side in memory is the same element of 32 rows.
 //
 // A matrix is cut into strips of 32 rows; the last may be shorter. Strip after strip, in a strip block after block along k
-// (a block of the file's format, Tensor types), in a block piece after piece: first its 16-bit piece (a scale) when the format
-// has one, then its 32-bit words in the file's order; of every piece the copies of all rows of the strip side by side. F16
+// (a block of the file's format, Tensor types), in a block piece after piece: first its short piece (a scale, of 16 bits, or of 8 in
+// MXFP4) when the format has one, then its 32-bit words in the file's order; of every piece the copies of all rows of the strip side by side. F16
 // and BF16 are blocks of one 16-bit piece, F32 of one word. So a full Q8_0 block is 32 scales, then eight times 32 words of
 // four weights each. Nothing is added: a matrix has exactly the bytes of the file, row_bytes a row, and a strip of one row
 // is the file's row with each block's scale in front. Experts are matrices of their own, one behind the other.
@@ -27,17 +27,20 @@ constexpr int64_t kStripRows = 32;
 
 /// The pieces of one block.
 struct Pieces {
-  int32_t bytes;    // of the block
-  int32_t half_at;  // where the file has its 16-bit piece; -1: none
-  int32_t words;    // 32-bit words: the other bytes, in the file's order
+  int32_t bytes;        // of the block
+  int32_t short_at;     // where the file has its short piece
+  int32_t short_bytes;  // of that piece: 2 or 1; 0: none
+  int32_t words;        // 32-bit words: the other bytes, in the file's order
 
-  EVROS_INLINE int32_t word_at(int32_t i) const { return (half_at == 0 ? 2 : 0) + 4 * i; }
+  EVROS_INLINE int32_t word_at(int32_t i) const { return (short_at == 0 ? short_bytes : 0) + 4 * i; }
 };
 
-/// Formats of odd size begin with their 16-bit scale, except Q6_K, which ends with it.
+/// Formats whose size is no whole number of words begin with their scale, except four, which end with it.
 EVROS_INLINE Pieces pieces_of(format::TensorType type, int32_t block_bytes) {
-  const int32_t half_at = block_bytes % 4 == 0 ? -1 : type == format::TensorType::q6_k ? block_bytes - 2 : 0;
-  return {block_bytes, half_at, block_bytes / 4};
+  using enum format::TensorType;
+  const bool ends = type == q6_k || type == q3_k || type == tq1_0 || type == tq2_0;
+  const int32_t short_bytes = block_bytes % 4;
+  return {block_bytes, ends ? block_bytes - short_bytes : 0, short_bytes, block_bytes / 4};
 }
 
 /// One strip: `width` rows, blocks of width * block bytes from `data` on.
@@ -54,10 +57,9 @@ EVROS_INLINE Strip strip_of(const Matrix& m, int64_t index) {
 /// Copies block `block` of one row of a strip into `out`, in the file's order of bytes.
 EVROS_INLINE void gather_block(const Strip& strip, int64_t lane, int64_t block, const Pieces& pieces, std::byte* out) {
   const std::byte* in = strip.data + block * pieces.bytes * strip.width;
-  if (pieces.half_at >= 0) {
-    __builtin_memcpy(out + pieces.half_at, in + 2 * lane, 2);
-    in += 2 * strip.width;
-  }
+  const int32_t piece = pieces.short_bytes;
+  for (int32_t i = 0; i < piece; ++i) out[pieces.short_at + i] = in[piece * lane + i];
+  in += piece * strip.width;
   in += 4 * lane;
   std::byte* word = out + pieces.word_at(0);
   for (int32_t i = 0; i < pieces.words; ++i, in += 4 * strip.width, word += 4) __builtin_memcpy(word, in, 4);

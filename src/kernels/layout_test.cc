@@ -10,12 +10,9 @@ namespace {
 
 using format::TensorType;
 
-constexpr TensorType kTypes[] = {TensorType::f32,  TensorType::f16,  TensorType::bf16, TensorType::q8_0,
-                                 TensorType::q4_0, TensorType::q4_k, TensorType::q6_k};
-
 TEST(Layout, EveryBlockOfEveryRowComesBack) {
   Random random(5);
-  for (const TensorType type : kTypes) {
+  for (const TensorType type : weight_types()) {
     const auto& info = format::type_info(type);
     for (const int64_t rows : {1, 2, 31, 32, 33, 48, 64, 95, 160}) {
       const int64_t blocks = random.integer(1, 5), bytes = info.block_bytes, row_bytes = blocks * bytes;
@@ -35,6 +32,17 @@ TEST(Layout, EveryBlockOfEveryRowComesBack) {
               << info.name << ' ' << rows << " rows, row " << row << " block " << b;
         }
       }
+    }
+  }
+}
+
+TEST(Layout, ThePieceInFrontIsTheScaleThatTheCodecReads) {
+  for (const TensorType type : weight_types(true)) {
+    const auto& info = format::type_info(type);
+    const Pieces pieces = pieces_of(type, static_cast<int32_t>(info.block_bytes));
+    EXPECT_EQ(pieces.short_bytes + 4 * pieces.words, pieces.bytes) << info.name;
+    if (pieces.short_bytes == 2) {
+      EXPECT_EQ(half_scales_of(type), std::vector<int64_t>{pieces.short_at}) << info.name;
     }
   }
 }

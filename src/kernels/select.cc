@@ -5,6 +5,7 @@
 
 #include <string_view>
 
+#include "kernels/codec/codec.h"
 #include "kernels/kernels.h"
 
 namespace evros::kernels {
@@ -77,18 +78,7 @@ const Kernels* host_kernels(const char* name) {
 }
 
 bool can_multiply(format::TensorType type) {
-  switch (type) {
-    case format::TensorType::f32:
-    case format::TensorType::f16:
-    case format::TensorType::bf16:
-    case format::TensorType::q8_0:
-    case format::TensorType::q4_0:
-    case format::TensorType::q4_k:
-    case format::TensorType::q6_k:
-      return true;
-    default:
-      return false;
-  }
+  return find_codec(type, []<typename Codec>() {});
 }
 
 }  // namespace evros::kernels

@@ -231,7 +231,66 @@ inline std::vector<std::vector<std::vector<int64_t>>> partitions(int sequences, 
   return out;
 }
 
-/// A weight matrix of any type that can_multiply(), with the floats it stands for.
+/// Every type that can_multiply(), or those of them that are quantised.
+inline std::vector<format::TensorType> weight_types(bool quantised_only = false) {
+  std::vector<format::TensorType> types;
+  for (uint32_t id = 0; id < 64; ++id) {
+    const auto info = format::type_info(id);
+    if (info && can_multiply(info->type) && (info->quantised || !quantised_only)) types.push_back(info->type);
+  }
+  return types;
+}
+
+/// Where a block of a quantised type keeps its half precision scales. IQ1_M has one in four pieces, MXFP4 and NVFP4 have bytes.
+inline std::vector<int64_t> half_scales_of(format::TensorType type) {
+  using enum format::TensorType;
+  switch (type) {
+    case q4_1:
+    case q5_1:
+    case q4_k:
+    case q5_k:
+      return {0, 2};
+    case q2_k:
+      return {80, 82};
+    case q3_k:
+      return {108};
+    case q6_k:
+      return {208};
+    case tq1_0:
+      return {52};
+    case tq2_0:
+      return {64};
+    case iq1_m:
+    case mxfp4:
+    case nvfp4:
+      return {};
+    default:
+      return {0};
+  }
+}
+
+/// Gives a block of a quantised type the scale `half()`, asked again for a second one. A byte for a scale stays near 1.
+template <typename Half>
+void set_scales(format::TensorType type, std::byte* block, const Half& half) {
+  for (const int64_t at : half_scales_of(type)) {
+    const uint16_t scale = half();
+    std::memcpy(block + at, &scale, sizeof scale);
+  }
+  if (type == format::TensorType::iq1_m) {
+    const uint16_t scale = half();
+    for (int i = 0; i < 4; ++i) {
+      std::byte& high = block[49 + 2 * i];
+      high = (high & std::byte{0x0f}) | static_cast<std::byte>((scale >> (4 * i) & 15) << 4);
+    }
+  }
+  if (type == format::TensorType::mxfp4) block[0] = static_cast<std::byte>(118 + half() % 8);
+  if (type == format::TensorType::nvfp4) {
+    for (int i = 0; i < 4; ++i) block[i] &= std::byte{0x3f};
+  }
+}
+
+/// A weight matrix of any type that can_multiply(), with the floats it stands for: normal values, or where Evros only reads
+/// the type random blocks of ordinary scales.
 struct Weights {
   std::vector<std::byte> bytes, packed;  // as in a file, and as kernels want it: `parts` matrices of equal size
   Floats values;
@@ -239,7 +298,14 @@ struct Weights {
 
   Weights(format::TensorType type, int64_t rows, int64_t cols, Random& random, int64_t parts = 1)
       : bytes(rows * row_bytes(type, cols)), packed(bytes.size()), values(rows * cols) {
-    quantize_weights(type, random.normal(rows * cols), bytes.data());
+    if (can_quantize(type)) {
+      quantize_weights(type, random.normal(rows * cols), bytes.data());
+    } else {
+      for (std::byte& b : bytes) b = static_cast<std::byte>(random.integer(0, 255));
+      for (size_t at = 0; at < bytes.size(); at += format::type_info(type).block_bytes) {
+        set_scales(type, &bytes[at], [&] { return static_cast<uint16_t>(0x1c00 + random.integer(0, 0x3ff)); });
+      }
+    }
     dequantize(type, bytes.data(), values);
     pack(type, rows, cols, parts);
   }

@@ -9,7 +9,6 @@
 #include "base/str.h"
 #include "device/pool.h"
 #include "kernels/derive.h"
-#include "kernels/kernels.h"
 #include "ops/synth_text.h"
 
 namespace evros::ops {
@@ -123,7 +122,7 @@ Status check(const RandomOptions& options) {
   EVROS_TRY(at_least("tokens in the vocabulary", n(options.vocab), kSynthLeastVocab));
   EVROS_TRY(at_least("table rows", options.table_rows, 1024));
   const auto type = format::type_by_name(options.type);
-  if (options.type == "mix" || (type && kernels::can_multiply(*type))) return {};
+  if (options.type == "mix" || (type && kernels::can_quantize(*type))) return {};
   return Error{Code::invalid_argument, cat("the type ", options.type, " cannot be written")};
 }
 

@@ -41,30 +41,14 @@ struct Q4_K {
     return (load_u16(block) & 0x7c00u) != 0x7c00u && (load_u16(block + 2) & 0x7c00u) != 0x7c00u;
   }
 
-  /// Per group a scale and a minimum of least weighted squared error, rounded to six bits of the block's largest, then moved
-  /// by one step where that lowers the error again.
+  /// By the search of AffineBlock.
   static void encode(const float* in, std::byte* block) {
-    AffineFit fit[kGroups];
-    float top_scale = 0.0f, top_minimum = 0.0f;
-    for (int g = 0; g < kGroups; ++g) {
-      fit[g] = fit_affine(in + g * kGroup);
-      top_scale = fit[g].scale > top_scale ? fit[g].scale : top_scale;
-      top_minimum = fit[g].minimum > top_minimum ? fit[g].minimum : top_minimum;
-    }
-    const uint16_t d_bits = f32_to_f16(top_scale / 63.0f), dmin_bits = f32_to_f16(top_minimum / 63.0f);
+    const AffineBlock<15> fit(in);
     __builtin_memset(block, 0, kBytes);
-    __builtin_memcpy(block, &d_bits, sizeof d_bits);
-    __builtin_memcpy(block + 2, &dmin_bits, sizeof dmin_bits);
-    const float d = f16_to_f32(d_bits), dmin = f16_to_f32(dmin_bits);
-    for (int g = 0; g < kGroups; ++g) {
-      int32_t scale = step_of(fit[g].scale, d), minimum = step_of(fit[g].minimum, dmin);
-      improve(in + g * kGroup, d, dmin, scale, minimum);
-      set_steps(block, g, static_cast<uint32_t>(scale), static_cast<uint32_t>(minimum));
-      const float inverse = inverse_or_zero(d * static_cast<float>(scale)), low = dmin * static_cast<float>(minimum);
+    fit.write_head(block);
+    for (int g = 0; g < kGroups; g += 2) {
       for (int i = 0; i < kGroup; ++i) {
-        const uint32_t q = static_cast<uint32_t>(nearest_level(in[g * kGroup + i], inverse, low));
-        std::byte& byte = block[16 + g / 2 * 32 + i];
-        byte = static_cast<std::byte>(static_cast<uint32_t>(byte) | (q << (g % 2 * 4)));
+        block[16 + g / 2 * 32 + i] = static_cast<std::byte>(fit.level(g, i) | fit.level(g + 1, i) << 4);
       }
     }
   }
@@ -88,40 +72,6 @@ struct Q4_K {
   }
   static EVROS_INLINE float group_minimum(const std::byte* block, int g) {
     return f16_to_f32(load_u16(block + 2)) * static_cast<float>(minimum_step(block, g));
-  }
-  static EVROS_INLINE void set_bits(std::byte* block, int i, uint32_t bits) {
-    block[i] = static_cast<std::byte>(byte_at(block, i) | bits);
-  }
-  static EVROS_INLINE void set_steps(std::byte* block, int g, uint32_t scale, uint32_t minimum) {
-    if (g < 4) {
-      set_bits(block, 4 + g, scale);
-      set_bits(block, 8 + g, minimum);
-    } else {
-      set_bits(block, 8 + g, (scale & 15u) | ((minimum & 15u) << 4));
-      set_bits(block, g, scale >> 4 << 6);
-      set_bits(block, 4 + g, minimum >> 4 << 6);
-    }
-  }
-
-  static EVROS_INLINE int32_t step_of(float value, float unit) {
-    return unit > 0.0f ? round_between(value / unit, 0, 63) : 0;
-  }
-
-  /// Tries the neighbours of both steps.
-  static void improve(const float* in, float d, float dmin, int32_t& scale, int32_t& minimum) {
-    const ElementWeights<kGroup> weights(in);
-    const int32_t scale_from = scale, minimum_from = minimum;
-    float best = affine_error(in, weights.w, d * static_cast<float>(scale), dmin * static_cast<float>(minimum));
-    for (int32_t s = scale_from - 1; s <= scale_from + 1; ++s) {
-      for (int32_t m = minimum_from - 1; m <= minimum_from + 1; ++m) {
-        if (s < 0 || s > 63 || m < 0 || m > 63) continue;
-        const float error = affine_error(in, weights.w, d * static_cast<float>(s), dmin * static_cast<float>(m));
-        if (!(error < best)) continue;
-        best = error;
-        scale = s;
-        minimum = m;
-      }
-    }
   }
 };
 

@@ -2,8 +2,10 @@
 // weighs its group's root mean square plus its own magnitude: large weights matter more, small ones not nothing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
+#include "kernels/codec/float16.h"
 #include "kernels/math.h"
 
 namespace evros::kernels {
@@ -15,16 +17,17 @@ EVROS_INLINE int32_t round_between(float x, int32_t low, int32_t high) {
   return static_cast<int32_t>(round_even(x > bottom ? (x < top ? x : top) : bottom));
 }
 
-/// x ~ scale * q - minimum, q in [0, 15]; scale and minimum are not negative.
+/// x ~ scale * q - minimum, q in [0, kTop]; scale and minimum are not negative.
 struct AffineFit {
   float scale, minimum;
 };
 
 constexpr int kAffineGroup = 32, kSignedGroup = 16;
 
-/// q in [0, 15] of which scale * q - minimum is nearest to x; inverse = 1 / scale, or 0 for a scale of 0.
+/// q in [0, kTop] of which scale * q - minimum is nearest to x; inverse = 1 / scale, or 0 for a scale of 0.
+template <int32_t kTop>
 EVROS_INLINE int32_t nearest_level(float x, float inverse, float minimum) {
-  return round_between((x + minimum) * inverse, 0, 15);
+  return round_between((x + minimum) * inverse, 0, kTop);
 }
 
 EVROS_INLINE float inverse_or_zero(float scale) { return scale > 0.0f ? 1.0f / scale : 0.0f; }
@@ -41,11 +44,12 @@ struct ElementWeights {
 };
 
 /// Weighted squared error of a group of 32 under this scale and minimum.
+template <int32_t kTop>
 inline float affine_error(const float* x, const float* w, float scale, float minimum) {
   const float inverse = inverse_or_zero(scale);
   float error = 0.0f;
   for (int i = 0; i < kAffineGroup; ++i) {
-    const float miss = scale * static_cast<float>(nearest_level(x[i], inverse, minimum)) - minimum - x[i];
+    const float miss = scale * static_cast<float>(nearest_level<kTop>(x[i], inverse, minimum)) - minimum - x[i];
     error += w[i] * (miss * miss);
   }
   return error;
@@ -72,6 +76,7 @@ inline AffineFit solve_affine(const float* x, const float* w, const int32_t* q) 
 
 /// Searches around the group's range: levels from a slightly narrower or wider grid, then the best scale and minimum for
 /// these levels.
+template <int32_t kTop>
 inline AffineFit fit_affine(const float* x) {
   constexpr int kTries = 16;
   float low = 0.0f, high = x[0];
@@ -81,20 +86,101 @@ inline AffineFit fit_affine(const float* x) {
   }
   if (!(high > low)) return {0.0f, -low};
   const ElementWeights<kAffineGroup> weights(x);
-  AffineFit best{(high - low) / 15.0f, -low};
-  float best_error = affine_error(x, weights.w, best.scale, best.minimum);
+  AffineFit best{(high - low) / static_cast<float>(kTop), -low};
+  float best_error = affine_error<kTop>(x, weights.w, best.scale, best.minimum);
   for (int t = 0; t < kTries; ++t) {
-    const float inverse = (13.5f + 0.15f * static_cast<float>(t)) / (high - low);
+    const float inverse = (static_cast<float>(kTop) - 1.5f + 0.15f * static_cast<float>(t)) / (high - low);
     int32_t q[kAffineGroup];
-    for (int i = 0; i < kAffineGroup; ++i) q[i] = nearest_level(x[i], inverse, -low);
+    for (int i = 0; i < kAffineGroup; ++i) q[i] = nearest_level<kTop>(x[i], inverse, -low);
     const AffineFit fit = solve_affine(x, weights.w, q);
-    const float error = fit.scale > 0.0f ? affine_error(x, weights.w, fit.scale, fit.minimum) : best_error;
+    const float error = fit.scale > 0.0f ? affine_error<kTop>(x, weights.w, fit.scale, fit.minimum) : best_error;
     if (!(error < best_error)) continue;
     best_error = error;
     best = fit;
   }
   return best;
 }
+
+/// 256 elements as Q4_K (kTop 15) and Q5_K (31) hold them: per group of 32 a scale and a minimum of least weighted squared error,
+/// rounded to six bits of the block's largest, then moved by one step where that lowers the error again.
+template <int32_t kTop>
+class AffineBlock {
+ public:
+  static constexpr int kGroups = 8;
+
+  explicit AffineBlock(const float* in) {
+    AffineFit fit[kGroups];
+    float top_scale = 0.0f, top_minimum = 0.0f;
+    for (int g = 0; g < kGroups; ++g) {
+      fit[g] = fit_affine<kTop>(in + g * kAffineGroup);
+      top_scale = fit[g].scale > top_scale ? fit[g].scale : top_scale;
+      top_minimum = fit[g].minimum > top_minimum ? fit[g].minimum : top_minimum;
+    }
+    d_bits_ = f32_to_f16(top_scale / 63.0f);
+    dmin_bits_ = f32_to_f16(top_minimum / 63.0f);
+    for (int g = 0; g < kGroups; ++g) quantise(g, in + g * kAffineGroup, fit[g]);
+  }
+
+  uint32_t level(int g, int i) const { return level_[g * kAffineGroup + i]; }
+
+  /// d, dmin and the twelve bytes of scales and minima (Q4_K says where), over 16 bytes of zeros.
+  void write_head(std::byte* block) const {
+    __builtin_memcpy(block, &d_bits_, sizeof d_bits_);
+    __builtin_memcpy(block + 2, &dmin_bits_, sizeof dmin_bits_);
+    const auto set_bits = [&](int at, uint32_t bits) {
+      block[at] = static_cast<std::byte>(static_cast<uint32_t>(block[at]) | bits);
+    };
+    for (int g = 0; g < kGroups; ++g) {
+      const uint32_t scale = scale_[g], minimum = minimum_[g];
+      if (g < 4) {
+        set_bits(4 + g, scale);
+        set_bits(8 + g, minimum);
+      } else {
+        set_bits(8 + g, (scale & 15u) | ((minimum & 15u) << 4));
+        set_bits(g, scale >> 4 << 6);
+        set_bits(4 + g, minimum >> 4 << 6);
+      }
+    }
+  }
+
+ private:
+  void quantise(int g, const float* in, const AffineFit& fit) {
+    const float d = f16_to_f32(d_bits_), dmin = f16_to_f32(dmin_bits_);
+    int32_t scale = step_of(fit.scale, d), minimum = step_of(fit.minimum, dmin);
+    improve(in, d, dmin, scale, minimum);
+    scale_[g] = static_cast<uint8_t>(scale);
+    minimum_[g] = static_cast<uint8_t>(minimum);
+    const float inverse = inverse_or_zero(d * static_cast<float>(scale)), low = dmin * static_cast<float>(minimum);
+    for (int i = 0; i < kAffineGroup; ++i) {
+      level_[g * kAffineGroup + i] = static_cast<uint8_t>(nearest_level<kTop>(in[i], inverse, low));
+    }
+  }
+
+  static EVROS_INLINE int32_t step_of(float value, float unit) {
+    return unit > 0.0f ? round_between(value / unit, 0, 63) : 0;
+  }
+
+  /// Tries the neighbours of both steps.
+  static void improve(const float* in, float d, float dmin, int32_t& scale, int32_t& minimum) {
+    const ElementWeights<kAffineGroup> weights(in);
+    const int32_t scale_from = scale, minimum_from = minimum;
+    float best = affine_error<kTop>(in, weights.w, d * static_cast<float>(scale), dmin * static_cast<float>(minimum));
+    for (int32_t s = scale_from - 1; s <= scale_from + 1; ++s) {
+      for (int32_t m = minimum_from - 1; m <= minimum_from + 1; ++m) {
+        if (s < 0 || s > 63 || m < 0 || m > 63) continue;
+        const float error = affine_error<kTop>(in, weights.w, d * static_cast<float>(s), dmin * static_cast<float>(m));
+        if (!(error < best)) continue;
+        best = error;
+        scale = s;
+        minimum = m;
+      }
+    }
+  }
+
+  uint16_t d_bits_, dmin_bits_;
+  uint8_t scale_[kGroups], minimum_[kGroups];
+  uint8_t level_[kGroups * kAffineGroup];
+};
 
 /// x ~ scale * q, q in [-32, 31], for a group of 16; 0 for a group of zeros. For levels q the best scale leaves the error
 /// sum w x x - (sum w q x)^2 / sum w q q, so the largest quotient wins.

@@ -18,7 +18,7 @@ struct Group {
   static constexpr int kScales = 32 / Format::kGroup;
   Ints word[8];
   Vec scale[kScales];
-  Vec minimum;  // only where Format::kMinimum
+  Vec minimum[kScales];  // only where Format::kMinimum
 };
 
 /// Word i of a block of a full strip, for the vector of rows that begins at `lane`.
@@ -63,7 +63,7 @@ struct VecQ4_K : Q4_K {
       minimum = ((shift_right(low, 4) & splat(15)) | (shift_right(minimum, 2) & high));
     }
     out.scale[0] = (low_f16(d) * to_float((scale & splat(63))));
-    out.minimum = (low_f16(shift_right(d, 16)) * to_float((minimum & splat(63))));
+    out.minimum[0] = (low_f16(shift_right(d, 16)) * to_float((minimum & splat(63))));
     const int nibble = static_cast<int>(g % 2) * 4;
     for (int w = 0; w < 8; ++w) {
       const Ints both = word_of(block, 4 + g / 2 * 8 + w, lane);
@@ -91,6 +91,72 @@ struct VecQ6_K : Q6_K {
   }
 };
 
+/// Blocks of a full strip, for the vector of rows that begins at `lane`, as the formats of codec/lane.h read them.
+template <typename Codec>
+struct LanesBlock {
+  using Word = Ints;
+  static constexpr int64_t kShort = Codec::kBytes % 4;
+  const std::byte* block;
+  int64_t lane;
+
+  EVROS_INLINE Ints word(int64_t i) const { return word_of(block + kShort * kStripRows, i, lane); }
+  EVROS_INLINE Vec half() const { return load_f16(block + 2 * lane); }
+  EVROS_INLINE Ints byte() const { return load_bytes(block + lane); }
+
+  static EVROS_INLINE Ints all(uint32_t x) { return splat(static_cast<int32_t>(x)); }
+  static EVROS_INLINE Vec number(float x) { return splat(x); }
+  static EVROS_INLINE Ints look_up(const uint32_t* table, Ints index) { return kernels::look_up(table, index); }
+  static EVROS_INLINE Ints look_up_bytes(const uint8_t* table, Ints a) { return kernels::look_up_bytes(table, a); }
+};
+
+/// Any format of codec/lane.h, taken out of the file's blocks inside the loop that multiplies.
+template <typename Codec>
+struct Direct : Codec {
+  static EVROS_INLINE void group(const std::byte* block, int64_t g, int64_t lane, Group<Direct>& out) {
+    Codec::group(LanesBlock<Codec>{block, lane}, g, out);
+  }
+};
+
+/// Any format whose scales are for kElements elements, after decode_groups() below: one loop for them all. A block is a group of 32:
+/// its words, scales and minima, of 32 rows each.
+template <int kElements, bool kHasMinimum>
+struct Decoded {
+  static constexpr bool kQuantised = true, kMinimum = kHasMinimum;
+  static constexpr int kGroup = kElements, kScales = 32 / kGroup;
+  static constexpr int kBlock = 32, kBytes = 32 + 4 * kScales * (kMinimum ? 2 : 1);
+  static constexpr int kOffset = 128, kLargest = 255;
+
+  static EVROS_INLINE void group(const std::byte* block, int64_t, int64_t lane, Group<Decoded>& out) {
+    for (int w = 0; w < 8; ++w) out.word[w] = word_of(block, w, lane);
+    for (int s = 0; s < kScales; ++s) {
+      out.scale[s] = as_floats(word_of(block, 8 + s, lane));
+      if constexpr (kMinimum) out.minimum[s] = as_floats(word_of(block, 8 + kScales + s, lane));
+    }
+  }
+};
+
+/// Brings n elements of a full strip into the form of Decoded, and asks for what lies `ahead` bytes behind them.
+template <typename Codec>
+void decode_groups(const std::byte* blocks, int64_t n, int64_t ahead, std::byte* out) {
+  using Format = Decoded<Codec::kGroup, Codec::kMinimum>;
+  constexpr int64_t kGroups = Codec::kBlock / 32, kGroupBytes = Codec::kBytes * kStripRows / kGroups;
+  const Ints to_offset = splat(static_cast<int32_t>((Format::kOffset - Codec::kOffset) * 0x01010101u));
+  for (int64_t g = 0; g < n / 32; ++g, out += Format::kBytes * kStripRows) {
+    const std::byte* block = blocks + g / kGroups * Codec::kBytes * kStripRows;
+    for (int64_t at = 0; at < kGroupBytes; at += 64) __builtin_prefetch(blocks + g * kGroupBytes + ahead + at);
+    for (int64_t lane = 0; lane < kStripRows; lane += kWidth) {
+      Group<Direct<Codec>> w;
+      Direct<Codec>::group(block, g % kGroups, lane, w);
+      const auto put = [&](int64_t i, Ints value) { store_words(out + (i * kStripRows + lane) * 4, value); };
+      for (int i = 0; i < 8; ++i) put(i, w.word[i] + to_offset);
+      for (int s = 0; s < Format::kScales; ++s) {
+        put(8 + s, as_ints(w.scale[s]));
+        if constexpr (Format::kMinimum) put(8 + Format::kScales + s, as_ints(w.minimum[s]));
+      }
+    }
+  }
+}
+
 /// Plain numbers: vectors of them where rows lie side by side.
 struct VecF32 : F32 {
   template <typename Lanes>
@@ -111,27 +177,69 @@ struct VecBf16 : Bf16 {
   }
 };
 
-/// Calls use.operator()<Format>() for the format of a type.
+/// Calls use.operator()<Format>() for the format of a type: the formats that published files use most have loops of their own.
 template <typename Use>
 EVROS_INLINE void with_format(format::TensorType type, const Use& use) {
+  using enum format::TensorType;
+  // clang-format off
   switch (type) {
-    case format::TensorType::f32:
-      return use.template operator()<VecF32>();
-    case format::TensorType::f16:
-      return use.template operator()<VecF16>();
-    case format::TensorType::bf16:
-      return use.template operator()<VecBf16>();
-    case format::TensorType::q8_0:
-      return use.template operator()<VecQ8_0>();
-    case format::TensorType::q4_0:
-      return use.template operator()<VecQ4_0>();
-    case format::TensorType::q4_k:
-      return use.template operator()<VecQ4_K>();
-    case format::TensorType::q6_k:
-      return use.template operator()<VecQ6_K>();
-    default:
-      __builtin_trap();
+    case f32: return use.template operator()<VecF32>();
+    case f16: return use.template operator()<VecF16>();
+    case bf16: return use.template operator()<VecBf16>();
+    case q8_0: return use.template operator()<VecQ8_0>();
+    case q4_0: return use.template operator()<VecQ4_0>();
+    case q4_k: return use.template operator()<VecQ4_K>();
+    case q6_k: return use.template operator()<VecQ6_K>();
+    case q5_k: return use.template operator()<Direct<Q5_K>>();
+    case q5_1: return use.template operator()<Direct<Q5_1>>();
+    case iq4_nl: return use.template operator()<Direct<IQ4_NL>>();
+    case iq2_xxs: return use.template operator()<Direct<IQ2_XXS>>();
+    case iq1_s: return use.template operator()<Direct<IQ1_S>>();
+    case q4_1: return use.template operator()<Decoded<32, true>>();
+    case q2_k: return use.template operator()<Decoded<16, true>>();
+    case q5_0: case iq4_xs: case iq3_xxs: case iq3_s: case tq1_0: case tq2_0: case mxfp4:
+      return use.template operator()<Decoded<32, false>>();
+    case q3_k: case iq2_xs: case iq2_s: case iq1_m: case nvfp4:
+      return use.template operator()<Decoded<16, false>>();
+    default: __builtin_trap();
   }
+  // clang-format on
+}
+
+using DecodeGroups = void (*)(const std::byte* blocks, int64_t n, int64_t ahead, std::byte* out);
+
+/// decode_groups() for a type that with_format() answers with Decoded, its block's elements and bytes.
+struct Decoder {
+  DecodeGroups decode;
+  int64_t block, bytes;
+
+  template <typename Codec>
+  static constexpr Decoder of() {
+    return {decode_groups<Codec>, Codec::kBlock, Codec::kBytes};
+  }
+};
+
+EVROS_INLINE Decoder decoder_of(format::TensorType type) {
+  using enum format::TensorType;
+  // clang-format off
+  switch (type) {
+    case q4_1: return Decoder::of<Q4_1>();
+    case q2_k: return Decoder::of<Q2_K>();
+    case q5_0: return Decoder::of<Q5_0>();
+    case iq4_xs: return Decoder::of<IQ4_XS>();
+    case iq3_xxs: return Decoder::of<IQ3_XXS>();
+    case iq3_s: return Decoder::of<IQ3_S>();
+    case tq1_0: return Decoder::of<TQ1_0>();
+    case tq2_0: return Decoder::of<TQ2_0>();
+    case mxfp4: return Decoder::of<MXFP4>();
+    case q3_k: return Decoder::of<Q3_K>();
+    case iq2_xs: return Decoder::of<IQ2_XS>();
+    case iq2_s: return Decoder::of<IQ2_S>();
+    case iq1_m: return Decoder::of<IQ1_M>();
+    case nvfp4: return Decoder::of<NVFP4>();
+    default: __builtin_trap();
+  }
+  // clang-format on
 }
 
 }  // namespace simd

@@ -59,10 +59,11 @@ struct IntegerGroup : Group<Format> {
   }
 };
 
-/// Sums of `kWords` words' products, each of at most kLargest * 127 * 2: as many as fit are added in 16 bits.
+/// Sums of `kWords` words' products, each of at most kLargest * 127 * 2: as many as fit are added in 16 bits, a power of two.
 template <int kLargest, int kWords>
 EVROS_INLINE Ints plane_dot(const Ints* words, const int8_t* x, int16_t factor) {
-  constexpr int kFit = 32767 / (kLargest * 127 * 2) < kWords ? 32767 / (kLargest * 127 * 2) : kWords;
+  constexpr int kRoom = 32767 / (kLargest * 127 * 2) < kWords ? 32767 / (kLargest * 127 * 2) : kWords;
+  constexpr int kFit = kRoom >= 8 ? 8 : kRoom >= 4 ? 4 : kRoom >= 2 ? 2 : 1;
   const Ints factors{_mm256_set1_epi16(factor)};
   Ints dot = splat(0);
   for (int i = 0; i < kWords; i += kFit) {

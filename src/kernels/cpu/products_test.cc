@@ -9,14 +9,7 @@ namespace {
 
 using format::TensorType;
 
-constexpr TensorType kQuantised[] = {TensorType::q8_0, TensorType::q4_0, TensorType::q4_k, TensorType::q6_k};
 constexpr TensorType kPlain[] = {TensorType::f32, TensorType::f16, TensorType::bf16};
-
-/// Where a block keeps its half precision scales.
-std::vector<int64_t> scales_of(TensorType type) {
-  if (type == TensorType::q4_k) return {0, 2};
-  return {type == TensorType::q6_k ? 208 : 0};
-}
 
 /// Blocks of random bytes with finite scales, -0, +0 and subnormals among them; every seventh block full of 0x80.
 Weights wild_weights(TensorType type, int64_t rows, int64_t cols, Random& random, int64_t parts = 1) {
@@ -26,10 +19,7 @@ Weights wild_weights(TensorType type, int64_t rows, int64_t cols, Random& random
   for (int64_t at = 0; at < static_cast<int64_t>(w.bytes.size()); at += bytes) {
     for (int64_t i = 0; i < bytes; ++i) w.bytes[at + i] = static_cast<std::byte>(random.integer(0, 255));
     if (at / bytes % 7 == 3) std::fill_n(&w.bytes[at], bytes, std::byte{0x80});
-    for (const int64_t scale : scales_of(type)) {
-      const uint16_t half = kScales[random.integer(0, 7)];
-      std::memcpy(&w.bytes[at + scale], &half, sizeof half);
-    }
+    set_scales(type, &w.bytes[at], [&] { return kScales[random.integer(0, 7)]; });
   }
   w.pack(type, rows, cols, parts);
   return w;
@@ -65,7 +55,7 @@ Output multiply(const Kernels& table, device::Queue& queue, const Matrix& w, con
 
 TEST(Products, OfEveryBytePatternHaveTheReferencesBits) {
   Random random(301);
-  for (const TensorType type : kQuantised) {
+  for (const TensorType type : weight_types(true)) {
     const auto block = static_cast<int64_t>(format::type_info(type).block_elements);
     for (int round = 0; round < 8; ++round) {
       const int64_t rows = random.integer(1, 70), cols = block * random.integer(1, 800 / block);
@@ -117,7 +107,7 @@ TEST(Products, ASumThatIsMinusZeroStaysMinusZero) {
 /// Experts chosen unevenly: one by most rows, some by none.
 TEST(Products, OfUnevenlyChosenExpertsHaveTheReferencesBits) {
   Random random(303);
-  for (const TensorType type : kQuantised) {
+  for (const TensorType type : weight_types(true)) {
     const auto block = static_cast<int64_t>(format::type_info(type).block_elements);
     for (const int64_t rows : {1, 3, 100}) {
       const int64_t hidden = block == 32 ? 96 : 256, ff = block == 32 ? 160 : 256, count = 20, used = 4;

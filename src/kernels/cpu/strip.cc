@@ -40,41 +40,76 @@ struct Sums {
 };
 
 /// Segments of a strip as if it had 32 rows: where they lie, or for a shorter strip spread into a buffer whose other rows
-/// are whatever was there (their outputs are not written).
-template <typename Codec>
-class Segments {
+/// are whatever was there (their outputs are not written). A segment has at most kBuffer bytes.
+template <size_t kBuffer>
+class RawSegments {
  public:
-  explicit Segments(const StripWork& work) : work_(work), pieces_(pieces_of(work.type, Codec::kBytes)) {
-    if (work.strip.width < kStripRows) __builtin_memset(buffer_, 0, sizeof buffer_);
+  RawSegments(const StripWork& work, int64_t block, int64_t bytes)
+      : strip_(work.strip), block_(block), pieces_(pieces_of(work.type, static_cast<int32_t>(bytes))) {
+    if (strip_.width < kStripRows) __builtin_memset(buffer_, 0, sizeof buffer_);
   }
   /// The blocks of elements [k0, k0 + n).
   EVROS_INLINE const std::byte* at(int64_t k0, int64_t n) {
-    const int64_t first = k0 / Codec::kBlock;
-    const std::byte* in = work_.strip.data + first * Codec::kBytes * work_.strip.width;
-    if (work_.strip.width == kStripRows) return in;
-    spread(in, n / Codec::kBlock);
+    const std::byte* in = strip_.data + k0 / block_ * pieces_.bytes * strip_.width;
+    if (strip_.width == kStripRows) return in;
+    spread(in, n / block_);
     return buffer_;
   }
 
  private:
   void spread(const std::byte* in, int64_t blocks) {
-    const auto width = static_cast<size_t>(work_.strip.width);
+    const auto width = static_cast<size_t>(strip_.width);
+    const auto piece = static_cast<size_t>(pieces_.short_bytes);
     std::byte* out = buffer_;
     for (int64_t b = 0; b < blocks; ++b) {
-      if (pieces_.half_at >= 0) {
-        __builtin_memcpy(out, in, 2 * width);
-        in += 2 * width;
-        out += 2 * kStripRows;
-      }
+      __builtin_memcpy(out, in, piece * width);
+      in += piece * width;
+      out += piece * kStripRows;
       for (int32_t i = 0; i < pieces_.words; ++i, in += 4 * width, out += 4 * kStripRows) {
         __builtin_memcpy(out, in, 4 * width);
       }
     }
   }
 
-  const StripWork& work_;
+  Strip strip_;
+  int64_t block_;
   Pieces pieces_;
-  alignas(64) std::byte buffer_[kSegment / Codec::kBlock * Codec::kBytes * kStripRows];
+  alignas(64) std::byte buffer_[kBuffer];
+};
+
+template <typename Format>
+constexpr size_t segment_bytes() {
+  return static_cast<size_t>(kSegment / Format::kBlock * Format::kBytes * kStripRows);
+}
+
+/// What a loop over Format reads.
+template <typename Format>
+class Segments : public RawSegments<segment_bytes<Format>()> {
+ public:
+  explicit Segments(const StripWork& work)
+      : RawSegments<segment_bytes<Format>()>(work, Format::kBlock, Format::kBytes) {}
+  /// Asks for the memory that lies ahead of group g of the segment at `blocks`.
+  static EVROS_INLINE void prefetch(const std::byte* blocks, int64_t g) {
+    constexpr int64_t kGroupBytes = Format::kBytes * kStripRows / (Format::kBlock / 32);
+    for (int64_t at = 0; at < kGroupBytes; at += 64) __builtin_prefetch(blocks + g * kGroupBytes + kAhead + at);
+  }
+};
+
+template <int kElements, bool kMinimum>
+class Segments<Decoded<kElements, kMinimum>> {
+ public:
+  explicit Segments(const StripWork& work)
+      : decoder_(decoder_of(work.type)), raw_(work, decoder_.block, decoder_.bytes) {}
+  EVROS_INLINE const std::byte* at(int64_t k0, int64_t n) {
+    decoder_.decode(raw_.at(k0, n), n, kAhead, buffer_);
+    return buffer_;
+  }
+  static EVROS_INLINE void prefetch(const std::byte*, int64_t) {}  // decoding does
+
+ private:
+  Decoder decoder_;
+  RawSegments<segment_bytes<Q8_0>()> raw_;  // the largest blocks there are
+  alignas(64) std::byte buffer_[segment_bytes<Decoded<kElements, kMinimum>>()];
 };
 
 // ---- the integer chain --------------------------------------------------------------------------------------------------
@@ -93,10 +128,12 @@ EVROS_INLINE void multiply_group(const IntegerGroup<Format> (&w)[kPass], const S
       Ints dot[kPass];
       integer_dots(w, x, g, s, dot);
       for (int v = 0; v < kPass; ++v) acc[v] = fma((w[v].scale[s] * d), to_float(dot[v]), acc[v]);
-    }
-    if constexpr (Format::kMinimum) {
-      const Vec sum = to_float(multiply_pairs(splat_word(&x.sum[2 * g]), splat(0x00010001)));
-      for (int v = 0; v < kPass; ++v) acc[v] = fma_negative((w[v].minimum * d), sum, acc[v]);
+      if constexpr (Format::kMinimum) {
+        constexpr int32_t kBoth = 0x00010001;
+        const int32_t halves = Format::kGroup == 32 ? kBoth : kBoth & (s == 0 ? 0xffff : ~0xffff);
+        const Vec sum = to_float(multiply_pairs(splat_word(&x.sum[2 * g]), splat(halves)));
+        for (int v = 0; v < kPass; ++v) acc[v] = fma_negative((w[v].minimum[s] * d), sum, acc[v]);
+      }
     }
     for (int v = 0; v < kPass; ++v) {
       float* y = sums.y[c] + lane + v * kWidth;
@@ -113,13 +150,12 @@ template <typename Format>
 void integer_strip(const StripWork& work, Sums& sums) {
   Segments<Format> segments(work);
   constexpr int64_t kGroups = Format::kBlock / 32;
-  constexpr int64_t kGroupBytes = Format::kBytes * kStripRows / kGroups;
   for (int64_t k0 = 0; k0 < work.k; k0 += kSegment) {
     const int64_t groups = smaller(kSegment, work.k - k0) / 32, segment = k0 / kSegment;
     const std::byte* blocks = segments.at(k0, groups * 32);
     for (int64_t g = 0; g < groups; ++g) {
       const std::byte* block = blocks + g / kGroups * Format::kBytes * kStripRows;
-      for (int64_t at = 0; at < kGroupBytes; at += 64) __builtin_prefetch(blocks + g * kGroupBytes + kAhead + at);
+      segments.prefetch(blocks, g);
       for (int64_t lane = 0; lane < kStripRows; lane += kPass * kWidth) {
         IntegerGroup<Format> w[kPass];
         for (int v = 0; v < kPass; ++v) w[v].load(block, g % kGroups, lane + v * kWidth);
@@ -152,7 +188,7 @@ void dequantize_segment(const std::byte* blocks, int64_t n, float* out) {
         const Ints byte = (shift_right(w.word[i / 4], i % 4 * 8) & splat(255));
         const Vec integer = to_float((byte - splat(Format::kOffset)));
         Vec value = (w.scale[i / Format::kGroup] * integer);
-        if constexpr (Format::kMinimum) value = (value - w.minimum);
+        if constexpr (Format::kMinimum) value = (value - w.minimum[i / Format::kGroup]);
         store(out + (g * 32 + i) * kStripRows + lane, value);
       }
     }

@@ -19,6 +19,18 @@ EVROS_INLINE Ints multiply_pairs(Ints a, Ints b) { return {_mm512_madd_epi16(a.v
 EVROS_INLINE Vec fma_negative(Vec a, Vec b, Vec c) { return {_mm512_fnmadd_ps(a.v, b.v, c.v)}; }
 /// The half precision number in the low 16 bits of each word.
 EVROS_INLINE Vec low_f16(Ints a) { return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(a.v))}; }
+/// One byte for each lane.
+EVROS_INLINE Ints load_bytes(const void* p) {
+  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)))};
+}
+EVROS_INLINE void store_words(void* p, Ints a) { _mm512_storeu_si512(p, a.v); }
+/// table[index], lane by lane.
+EVROS_INLINE Ints look_up(const uint32_t* table, Ints index) { return {_mm512_i32gather_epi32(index.v, table, 4)}; }
+/// Every byte, below 16, replaced by the table's.
+EVROS_INLINE Ints look_up_bytes(const uint8_t* table, Ints a) {
+  const __m128i values = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+  return {_mm512_shuffle_epi8(_mm512_broadcast_i32x4(values), a.v)};
+}
 
 #else
 
@@ -28,6 +40,17 @@ EVROS_INLINE Ints shift_left(Ints a, int n) { return {_mm256_sllv_epi32(a.v, spl
 EVROS_INLINE Ints multiply_pairs(Ints a, Ints b) { return {_mm256_madd_epi16(a.v, b.v)}; }
 EVROS_INLINE Vec fma_negative(Vec a, Vec b, Vec c) { return {_mm256_fnmadd_ps(a.v, b.v, c.v)}; }
 EVROS_INLINE Vec low_f16(Ints a) { return {_mm256_cvtph_ps(narrow_u16(a))}; }
+EVROS_INLINE Ints load_bytes(const void* p) {
+  return {_mm256_cvtepu8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p)))};
+}
+EVROS_INLINE void store_words(void* p, Ints a) { _mm256_storeu_si256(static_cast<__m256i*>(p), a.v); }
+EVROS_INLINE Ints look_up(const uint32_t* table, Ints index) {
+  return {_mm256_i32gather_epi32(reinterpret_cast<const int*>(table), index.v, 4)};
+}
+EVROS_INLINE Ints look_up_bytes(const uint8_t* table, Ints a) {
+  const __m128i values = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+  return {_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(values), a.v)};
+}
 
 #endif
 

@@ -9,13 +9,11 @@ namespace {
 
 using format::TensorType;
 
-constexpr TensorType kTypes[] = {TensorType::f32,  TensorType::f16,  TensorType::bf16, TensorType::q8_0,
-                                 TensorType::q4_0, TensorType::q4_k, TensorType::q6_k};
 bool has_blocks(TensorType type) { return format::type_info(type).quantised; }
 
 TEST(Matmul, AgreesWithDoubleForEveryTypeAndShapeAndIsTheSameEverywhere) {
   Random random(1);
-  for (const TensorType type : kTypes) {
+  for (const TensorType type : weight_types()) {
     for (const bool integers : {false, true}) {
       for (int round = 0; round < 6; ++round) {
         if (integers && !has_blocks(type)) continue;
