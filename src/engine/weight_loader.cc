@@ -109,8 +109,8 @@ Status check_types(const format::ModelFile& file) {
   if (count == 0) return {};
   if (count > kTensorsListed) list += cat(", and ", count - kTensorsListed, " more");
   return Error{Code::unsupported, cat(file.path(), ": ", count,
-                                      " tensors have a type that this version cannot run (it runs F32, "
-                                      "F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K): ",
+                                      " tensors have a type that this version cannot run (it runs F32, F16, BF16 and "
+                                      "every quantised type but Q8_1, Q8_K, Q1_0 and Q2_0): ",
                                       list)};
 }
 

@@ -188,7 +188,10 @@ Status check_tensors(const HyperParams& hyper, std::span<const Tensor> tensors, 
   }
   for (const Tensor& tensor : tensors) {
     if (!unclaimed.contains(tensor.name) || is_known_extra(hyper, tensor.name)) continue;
-    problems.add(cat("tensor ", quoted(tensor.name), " is unknown to this build and cannot be left out"));
+    const bool is_outer_scale = tensor.name.ends_with(".scale");
+    problems.add(cat("tensor ", quoted(tensor.name),
+                     is_outer_scale ? " is an outer scale of NVFP4 weights, which this version does not apply"
+                                    : " is unknown to this build and cannot be left out"));
   }
   if (!problems.empty()) return problems.error(Code::bad_file, path);
   return {};

@@ -191,6 +191,11 @@ const std::vector<Damage> kDamages = {
        g.tensors.push_back({"blk.0.attn_qkv.bias", {24}, 0, 0});
      },
      "blk.0.attn_qkv.bias", "unknown"},
+    {"outer scale",
+     [](RawGguf& g) {
+       g.tensors.push_back({"blk.0.ffn_gate_exps.scale", {3}, 0, 0});
+     },
+     "blk.0.ffn_gate_exps.scale", "NVFP4"},
     {"fused beside parts",
      [](RawGguf& g) {
        g.tensors.push_back({"blk.0.ffn_gate_up_exps.weight", {8, 8, 3}, 0, 0});

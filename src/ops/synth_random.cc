@@ -126,22 +126,10 @@ Status check(const RandomOptions& options) {
   return Error{Code::invalid_argument, cat("the type ", options.type, " cannot be written")};
 }
 
-TensorType runnable(TensorType type) {
-  switch (type) {
-    case TensorType::q5_k:
-      return TensorType::q6_k;
-    case TensorType::q5_1:
-      return TensorType::q8_0;
-    case TensorType::iq4_nl:
-      return TensorType::q4_0;
-    default:
-      return type;
-  }
-}
-
 TensorType type_of(const format::TensorShape& shape, const std::string& wanted) {
-  if (wanted == "mix") return runnable(published_type(shape));
-  const TensorType type = *format::type_by_name(wanted), published = published_type(shape);
+  const TensorType published = published_type(shape);
+  if (wanted == "mix") return published;
+  const TensorType type = *format::type_by_name(wanted);
   if (type == TensorType::f32 || published == TensorType::f32) return TensorType::f32;
   if (published == TensorType::bf16) return published;
   const format::TypeInfo& info = format::type_info(type);

@@ -18,9 +18,8 @@ struct RandomOptions {
   int32_t experts = 64;             // at least 10, of which each token uses 10
   int32_t vocab = 32768;            // at least kSynthLeastVocab
   uint64_t table_rows = 1'000'000;  // of the n-gram table, at least 1024
-  /// f32, f16, bf16, q8_0, q4_0, q4_k, q6_k: the rules of `convert`, with a quantised table always in Q4_0. Or "mix": the
-  /// types of published_type(), the nearest that can run where it has one that cannot (Q6_K for Q5_K, Q8_0 for Q5_1, Q4_0
-  /// for IQ4_NL).
+  /// f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, q4_0 or iq4_nl for the matrices, Q8_0 for those whose rows are no whole number of its
+  /// blocks, with a quantised table always in Q4_0. Or "mix": the types of published_type().
   std::string type = "q8_0";
   uint64_t seed = 1;
   int threads = 0;  // 0: one per core
