@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Quantised files: the gguf package's reading of Q8_0, Q4_0, Q4_K and Q6_K against ours, and GGUF against safetensors.
+"""Quantised files: the gguf package's reading of what we write against ours, and GGUF against safetensors.
 
 usage: quantised_test.py; needs EVROS, EVROS_SOURCE_DIR and EVROS_BINARY_DIR (for the unpacked GGUF fixtures).
 """
@@ -111,8 +111,11 @@ class Quantised(unittest.TestCase):
         self.largest_difference(self.trace(model, "N1-f32"), self.trace(model), 0)
 
 
+KINDS = ("q4_k", "q5_k", "q6_k", "iq4_nl")
+
+
 class SuperBlocks(unittest.TestCase):
-    """Q4_K and Q6_K, as `evros convert` writes them, of the bundled model: the micro model has no rows of 256."""
+    """Q4_K, Q5_K, Q6_K and IQ4_NL, as `evros convert` writes them, of the bundled model: the micro model has no rows of 256."""
 
     @classmethod
     def setUpClass(cls):
@@ -123,7 +126,7 @@ class SuperBlocks(unittest.TestCase):
         cls.ple_arrays = {name.removeprefix("model.language_model."): a for name, a in floats.items() if a.dtype == np.int64}
         cls.tokens = checkpoint.read_file(os.path.join(cls.model, "golden.safetensors"))["tool.tokens"][:160]
         cls.files = {"bf16": cls.model}
-        for kind in ("q4_k", "q6_k"):
+        for kind in KINDS:
             cls.files[kind] = os.path.join(cls.scratch, f"{kind}.gguf")
             subprocess.run([EVROS, "convert", cls.model, cls.files[kind], "--type", kind, "--no-mtp", "--quiet"], check=True,
                            timeout=300)
@@ -141,7 +144,7 @@ class SuperBlocks(unittest.TestCase):
         return float(np.exp(-chosen.mean()))
 
     def test_under_the_float_rule_every_bit_is_that_of_the_gguf_packages_reading(self):
-        for kind in ("q4_k", "q6_k"):
+        for kind in KINDS:
             target = os.path.join(self.scratch, "floats.gguf")
             gguf_files.rewrite(self.files[kind], target, dequantise=True)
             quantised, floats = self.trace(self.files[kind], "N1-f32"), self.trace(target)
@@ -150,7 +153,7 @@ class SuperBlocks(unittest.TestCase):
                 self.assertTrue(np.array_equal(values, floats[name]), f"{kind}: {name} differs")
 
     def test_int8_activations_as_numpy_computes_them(self):
-        for kind in ("q4_k", "q6_k"):
+        for kind in KINDS:
             arrays, quantised = gguf_model.read(self.files[kind], self.config, self.ple_arrays)
             self.assertGreater(len(quantised), 100)
             made = self.trace(self.files[kind])["a.layer_out"].astype(np.float64)
@@ -168,7 +171,9 @@ class SuperBlocks(unittest.TestCase):
         costs = {kind: self.perplexity(self.trace(path)) / exact for kind, path in self.files.items()}
         print(f"perplexity {exact:.4f}, times {costs}", file=sys.stderr)
         self.assertLess(abs(costs["q6_k"] - 1), 0.01)
+        self.assertLess(abs(costs["q5_k"] - 1), 0.02)
         self.assertLess(abs(costs["q4_k"] - 1), 0.05)
+        self.assertLess(abs(costs["iq4_nl"] - 1), 0.05)
 
 
 if __name__ == "__main__":

@@ -139,14 +139,26 @@ void add_tokenize(CLI::App& root, TokenizeArguments& a) {
 }
 
 void add_convert(CLI::App& root, ConvertArguments& a) {
-  CLI::App& app = *root.add_subcommand("convert", "safetensors folder or GGUF -> GGUF");
+  CLI::App& app =
+      *root.add_subcommand("convert", "safetensors folder or GGUF -> GGUF, in other types if wanted")
+           ->alias("quantize")
+           ->footer(
+               "Every published type is read; those of --type are written. Norms, convolutions and gates are F32, "
+               "rows that do not fit blocks of 256 get a type with smaller ones.");
   app.add_option("FROM", a.from, "a safetensors folder or a GGUF file")->required()->check(not_empty());
   app.add_option("TO", a.to, "the GGUF file to write")->required()->check(not_empty());
-  app.add_option("--type", a.type, "type of the matrices: f32, f16, bf16, q8_0, q4_0, q4_k, q6_k")
+  app.add_option("--type", a.type, "type of the matrices: f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, q4_0, iq4_nl")
       ->capture_default_str()
-      ->transform(one_of({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k"}));
+      ->transform(one_of({"f32", "f16", "bf16", "q8_0", "q6_k", "q5_k", "q4_k", "q4_0", "iq4_nl"}));
+  app.add_option("--table-type", a.table_type,
+                 "type of the n-gram table: f32, f16, bf16, q8_0, q5_1, q4_0, iq4_nl (default: iq4_nl with q4_k and "
+                 "q5_k, q8_0 with q6_k, "
+                 "else that of --type)")
+      ->transform(one_of({"f32", "f16", "bf16", "q8_0", "q5_1", "q4_0", "iq4_nl"}));
   app.add_option("--name", a.name, "general.name of the new file");
+  app.add_option("--threads", a.threads, "threads (default: one per core)")->transform(number(1, 1024));
   app.add_flag("--no-mtp", a.no_mtp, "leave the draft head out");
+  app.add_flag("--resume", a.resume, "go on where the same command was stopped, and keep TO.partial when this one is");
   app.add_flag("-q,--quiet", a.quiet, "no progress");
 }
 
@@ -169,7 +181,7 @@ void add_synth(CLI::App& root, SynthArguments& a) {
   random("--experts", a.experts, number(10, 65536), "experts a layer");
   random("--vocab", a.vocab, number(1024, 1 << 20), "tokens of the vocabulary");
   random("--table-rows", a.table_rows, number<uint64_t>(1024, 320'001'536), "rows of the n-gram table");
-  random("--type", a.type, one_of({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k", "mix"}),
+  random("--type", a.type, one_of({"f32", "f16", "bf16", "q8_0", "q6_k", "q5_k", "q4_k", "q4_0", "iq4_nl", "mix"}),
          "type of the matrices, or mix: as in a published 4-bit file");
   random("--seed", a.seed, number<uint64_t>(0), "of the weights");
   app.add_option("--threads", a.threads, "threads (default: one per core)")->transform(number(1, 1024));

@@ -55,8 +55,9 @@ struct TokenizeArguments {
 };
 
 struct ConvertArguments {
-  std::string from, to, type = "q8_0", name;
-  bool no_mtp = false, quiet = false;
+  std::string from, to, type = "q8_0", table_type, name;
+  bool no_mtp = false, resume = false, quiet = false;
+  int threads = 0;
 };
 
 struct SynthArguments {

@@ -13,9 +13,10 @@ namespace evros::cli {
 int convert(const ConvertArguments& a) {
   const auto type = format::type_by_name(a.type);
   CHECK(type.has_value());  // arguments.cc knows the names
+  const ops::ConvertOptions options{*type, a.name, !a.no_mtp, format::type_by_name(a.table_type), a.threads, a.resume};
   const auto done = [&] {
     ProgressBar bar("converting", a.quiet);
-    return ops::convert(io::real_io(), a.from, a.to, {*type, a.name, !a.no_mtp}, bar.progress());
+    return ops::convert(io::real_io(), a.from, a.to, options, bar.progress());
   }();
   if (!done.ok()) return fail(done.error());
   if (!a.quiet) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <new>
 
 #include "base/bytes.h"
@@ -15,6 +16,15 @@ constexpr std::string_view kSuffix = ".gguf";
 constexpr size_t kMaxFiles = 65535;  // split.count is a u16
 
 std::string partial(const std::string& path) { return path + ".partial"; }
+
+/// Behind the data of a partial file. One that is torn or of other work counts as none.
+struct StoredMark {
+  Digest identity;
+  uint64_t number = 0, offset = 0;
+  Digest check;
+
+  Digest digest_of_rest() const { return digest(std::as_bytes(std::span(this, 1)).first(offsetof(StoredMark, check))); }
+};
 
 template <typename T>
 void append(std::string& out, T value) {
@@ -40,7 +50,7 @@ GgufWriter::GgufWriter(io::Io& io, std::string path, uint64_t max_file_bytes, bo
 }
 
 GgufWriter::~GgufWriter() {
-  if (finished_) return;
+  if (finished_ || resumable_) return;
   // Removed while they are open: closed, they could be another writer's already. One that cannot be removed, for want of
   // memory too, is litter, not damage: nothing opens it.
   try {
@@ -113,20 +123,26 @@ std::string GgufWriter::header_of(uint32_t file) const {
   return out;
 }
 
+/// Tensors' places in their file; its length.
+uint64_t GgufWriter::set_offsets(uint32_t file, uint64_t header_bytes) {
+  for (Placed& tensor : tensors_) {
+    if (tensor.file == file) tensor.offset += header_bytes;
+  }
+  return header_bytes + data_bytes_[file];
+}
+
 Status GgufWriter::begin_file(uint32_t file) {
   const std::string header = header_of(file);
   EVROS_ASSIGN(std::unique_ptr<io::File> out, io_.create(partial(paths_[file])));
   files_.push_back(std::move(out));
   EVROS_TRY(files_[file]->write_at(0, std::as_bytes(std::span(header))));
-  EVROS_TRY(files_[file]->truncate(header.size() + data_bytes_[file]));
-  total_bytes_ += header.size() + data_bytes_[file];
-  for (Placed& tensor : tensors_) {
-    if (tensor.file == file) tensor.offset += header.size();
-  }
+  const uint64_t bytes = set_offsets(file, header.size());
+  EVROS_TRY(files_[file]->truncate(bytes));
+  total_bytes_ += bytes;
   return {};
 }
 
-Status GgufWriter::begin() {
+Status GgufWriter::prepare() {
   CHECK(files_.empty());
   place();
   if (paths_.size() > kMaxFiles) {
@@ -134,8 +150,44 @@ Status GgufWriter::begin() {
                  cat(path_, ": would be split into ", paths_.size(), " files; at most ", kMaxFiles, " are possible")};
   }
   for (const std::string& path : paths_) EVROS_TRY(io_.check_target(path));
+  return {};
+}
+
+Status GgufWriter::begin() {
+  EVROS_TRY(prepare());
   for (uint32_t i = 0; i < paths_.size(); ++i) EVROS_TRY(begin_file(i));
   return {};
+}
+
+Result<GgufMark> GgufWriter::resume(std::string_view source) {
+  EVROS_TRY(prepare());
+  CHECK(paths_.size() == 1);
+  const std::string header = header_of(0), whole = cat(header, source);
+  identity_ = digest(std::as_bytes(std::span(whole)));
+  EVROS_ASSIGN(std::unique_ptr<io::File> out, io_.create_or_keep(partial(path_)));
+  files_.push_back(std::move(out));
+  resumable_ = true;
+  total_bytes_ = set_offsets(0, header.size());
+  io::File& file = *files_[0];
+  if (file.size() == total_bytes_ + sizeof(StoredMark)) {
+    StoredMark stored;
+    EVROS_TRY(file.read_at(total_bytes_, std::as_writable_bytes(std::span(&stored, 1))));
+    if (stored.identity == identity_ && stored.check == stored.digest_of_rest() && stored.number <= tensors_.size()) {
+      return GgufMark{stored.number, stored.offset};
+    }
+  }
+  EVROS_TRY(file.truncate(0));
+  EVROS_TRY(file.write_at(0, std::as_bytes(std::span(header))));
+  EVROS_TRY(file.truncate(total_bytes_));
+  return GgufMark{};
+}
+
+Status GgufWriter::note(const GgufMark& mark) {
+  CHECK(resumable_ && !finished_);
+  EVROS_TRY(files_[0]->sync());
+  StoredMark stored{identity_, mark.number, mark.offset, {}};
+  stored.check = stored.digest_of_rest();
+  return files_[0]->write_at(total_bytes_, std::as_bytes(std::span(&stored, 1)));
 }
 
 Status GgufWriter::write(size_t number, uint64_t offset, std::span<const std::byte> bytes) {
@@ -148,6 +200,10 @@ Status GgufWriter::write(size_t number, uint64_t offset, std::span<const std::by
 Status GgufWriter::finish() {
   CHECK(!files_.empty() && !finished_);
   for (const auto& file : files_) EVROS_TRY(file->sync());
+  if (resumable_) {  // the mark goes when all else is safe
+    EVROS_TRY(files_[0]->truncate(total_bytes_));
+    EVROS_TRY(files_[0]->sync());
+  }
   for (size_t i = paths_.size(); i-- > 0;) EVROS_TRY(io_.rename(partial(paths_[i]), paths_[i]));
   finished_ = true;
   const size_t slash = path_.find_last_of('/');

@@ -11,7 +11,7 @@
 //
 // Nothing is visible under the final names before finish(): files grow as NAME.partial, are flushed, and are renamed
 // last file first, so that the file by which a set is opened appears when the others are there. A writer that is
-// destroyed without a successful finish() removes its partial files.
+// destroyed without a successful finish() removes its partial files, unless it began with resume().
 #pragma once
 
 #include <array>
@@ -23,6 +23,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/digest.h"
 #include "base/result.h"
 #include "format/gguf.h"
 #include "io/io.h"
@@ -34,6 +35,11 @@ struct GgufTensorInfo {
   TensorType type = TensorType::f32;
   std::array<uint64_t, 4> ne{1, 1, 1, 1};  // ne[0] a multiple of the type's block; none 0
   int dims = 1;
+};
+
+/// How far a file is written, in the order of its tensors: all tensors before `number`, and `offset` bytes of that one.
+struct GgufMark {
+  uint64_t number = 0, offset = 0;
 };
 
 /// One thread sets up, begins and finishes; between begin() and finish() write() may be called from any thread.
@@ -54,6 +60,12 @@ class GgufWriter {
 
   /// Creates the partial files with their headers and final lengths.
   Status begin();
+  /// Instead of begin(), for long work on one file that may be stopped: goes on with a partial file in which a writer of the
+  /// same header and the same `source` left a mark, and says where; else starts anew, with the mark {0, 0}. From here on
+  /// the partial file stays when the writer is destroyed.
+  Result<GgufMark> resume(std::string_view source);
+  /// After resume(): brings everything written to stable storage, then notes that all before `mark` is there.
+  Status note(const GgufMark& mark);
   /// Bytes [offset, offset + bytes.size()) of tensor `number`, CHECKed to lie inside it.
   Status write(size_t number, uint64_t offset, std::span<const std::byte> bytes);
   /// Flushes and renames everything. On failure the final names may hold some files of the set, never a torn one.
@@ -72,8 +84,10 @@ class GgufWriter {
     uint64_t offset = 0;  // in the data of its file; of the file once begin() ran
   };
 
+  Status prepare();
   void place();
   Status begin_file(uint32_t file);
+  uint64_t set_offsets(uint32_t file, uint64_t header_bytes);
   std::string header_of(uint32_t file) const;
 
   io::Io& io_;
@@ -89,6 +103,8 @@ class GgufWriter {
   std::vector<std::unique_ptr<io::File>> files_;  // partial files
   uint64_t total_bytes_ = 0;
   bool finished_ = false;
+  bool resumable_ = false;
+  Digest identity_;  // of header and source, in the marks of a resumable file
 };
 
 }  // namespace evros::format

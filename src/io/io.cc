@@ -10,6 +10,10 @@ Status Io::check_target(const std::string& path) const {
   return Error{Code::invalid_argument, cat(path, " is a folder; wanted the name of a file to write")};
 }
 
+Result<std::unique_ptr<File>> Io::create_or_keep(const std::string& path) {
+  return Error{Code::unsupported, cat(path, " cannot be gone on with here")};
+}
+
 Result<std::string> read_file(Io& io, const std::string& path, uint64_t limit) {
   EVROS_ASSIGN(const std::unique_ptr<File> file, io.open(path));
   if (file->size() > limit) {

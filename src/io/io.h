@@ -44,6 +44,9 @@ class Io {
   /// For writing; what was there is dropped. One writer at a time: Code::busy, and nothing dropped, while another File,
   /// of any process, that create() gave out for it is open. Refuses what check_target() refuses.
   virtual Result<std::unique_ptr<File>> create(const std::string& path) = 0;
+  /// As create(), but what was there is kept: to go on with work that was stopped. Code::unsupported where that is not
+  /// possible.
+  virtual Result<std::unique_ptr<File>> create_or_keep(const std::string& path);
   /// Replaces `to`; refuses what check_target() refuses. To publish a file that was written, rename it while it is open:
   /// that keeps other writers out.
   virtual Status rename(const std::string& from, const std::string& to) = 0;

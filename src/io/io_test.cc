@@ -173,6 +173,25 @@ TEST(RealIo, ASecondWriterInThisProcessIsBusyAndHarmsNothing) {
   ASSERT_TRUE(real_io().remove(path).ok());
 }
 
+TEST(RealIo, AWriterThatGoesOnKeepsWhatIsThereAndKeepsOthersOut) {
+  const std::string path = testing::TempDir() + "evros_io_go_on";
+  static_cast<void>(real_io().remove(path).ok());
+  {
+    const auto file = real_io().create_or_keep(path);  // there was none
+    ASSERT_TRUE(file.ok());
+    EXPECT_EQ((*file)->size(), 0u);
+    ASSERT_TRUE((*file)->write_at(0, bytes_of("begun")).ok());
+  }
+  const auto file = real_io().create_or_keep(path);
+  ASSERT_TRUE(file.ok());
+  EXPECT_EQ((*file)->size(), 5u);
+  ASSERT_TRUE((*file)->write_at(5, bytes_of(" and done")).ok());
+  EXPECT_EQ(*read_file(real_io(), path, 100), "begun and done");
+  EXPECT_EQ(real_io().create_or_keep(path).error().code, Code::busy);
+  EXPECT_EQ(real_io().create(path).error().code, Code::busy);
+  ASSERT_TRUE(real_io().remove(path).ok());
+}
+
 TEST(RealIo, AWriterInAnotherProcessKeepsOthersOutUntilItDies) {
   const std::string path = testing::TempDir() + "evros_io_two_processes";
   int started[2];

@@ -46,6 +46,10 @@ class MemoryIo final : public Io {
     put(path, "");
     return open(path);
   }
+  Result<std::unique_ptr<File>> create_or_keep(const std::string& path) override {
+    if (find(path) == nullptr) put(path, "");
+    return open(path);
+  }
   Status rename(const std::string& from, const std::string& to) override {
     const std::lock_guard lock(mutex_);
     const auto found = files_.find(from);

@@ -128,23 +128,8 @@ class PosixIo final : public Io {
     return {std::make_unique<PosixFile>(path, fd, static_cast<uint64_t>(info.st_size))};
   }
 
-  // Locked first and emptied then, so that a file that somebody else is writing is not touched. Its writer may rename it
-  // between our open and our lock; what is locked is then no longer what the path names, and the path is opened again.
-  Result<std::unique_ptr<File>> create(const std::string& path) override {
-    EVROS_TRY(check_target(path));
-    for (;;) {
-      const int fd = open_retry(path, O_RDWR | O_CREAT);
-      if (fd < 0) return failure("create", path, errno);
-      if (!lock(fd)) return close_with(fd, {Code::busy, cat(path, " is being written by another process")});
-      if (!names(path, fd)) {
-        ::close(fd);
-        continue;
-      }
-      auto file = std::make_unique<PosixFile>(path, fd, 0);
-      EVROS_TRY(file->truncate(0));
-      return {std::move(file)};
-    }
-  }
+  Result<std::unique_ptr<File>> create(const std::string& path) override { return open_to_write(path, false); }
+  Result<std::unique_ptr<File>> create_or_keep(const std::string& path) override { return open_to_write(path, true); }
 
   Status check_target(const std::string& path) const override {
     if (path.empty()) return Error{Code::invalid_argument, "the name of the file to write is empty"};
@@ -231,6 +216,26 @@ class PosixIo final : public Io {
   }
 
  private:
+  // Locked first and emptied then, so that a file that somebody else is writing is not touched. Its writer may rename it
+  // between our open and our lock; what is locked is then no longer what the path names, and the path is opened again.
+  Result<std::unique_ptr<File>> open_to_write(const std::string& path, bool keep) {
+    EVROS_TRY(check_target(path));
+    for (;;) {
+      const int fd = open_retry(path, O_RDWR | O_CREAT);
+      if (fd < 0) return failure("create", path, errno);
+      if (!lock(fd)) return close_with(fd, {Code::busy, cat(path, " is being written by another process")});
+      if (!names(path, fd)) {
+        ::close(fd);
+        continue;
+      }
+      struct stat info {};
+      if (::fstat(fd, &info) != 0) return close_with(fd, failure("look at", path, errno));
+      auto file = std::make_unique<PosixFile>(path, fd, static_cast<uint64_t>(info.st_size));
+      if (!keep) EVROS_TRY(file->truncate(0));
+      return {std::move(file)};
+    }
+  }
+
   static Error close_with(int fd, Error error) {
     ::close(fd);
     return error;

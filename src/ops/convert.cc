@@ -1,10 +1,12 @@
 #include "ops/convert.h"
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <unordered_map>
 
 #include "base/str.h"
+#include "device/pool.h"
 #include "format/expected_tensors.h"
 #include "format/gguf_writer.h"
 #include "format/model_file.h"
@@ -21,9 +23,11 @@ using format::GgufValue;
 using format::Tensor;
 using format::TensorType;
 
-/// Elements that are decoded at a time, rounded to whole rows.
+/// Elements that are decoded at a time, by all threads together, rounded to whole rows.
 constexpr uint64_t kStepElements = 1u << 21;
 constexpr size_t kTensorsListed = 12;
+/// How often a conversion that may be stopped notes how far it is.
+constexpr uint64_t kNotes = 256;
 
 struct Planned {
   const Tensor* source;
@@ -41,8 +45,12 @@ uint32_t file_type(TensorType type) {
       return 7;
     case TensorType::q4_k:
       return 14;
+    case TensorType::q5_k:
+      return 16;
     case TensorType::q6_k:
       return 18;
+    case TensorType::iq4_nl:
+      return 25;
     case TensorType::bf16:
       return 32;
     default:
@@ -51,42 +59,57 @@ uint32_t file_type(TensorType type) {
 }
 
 bool is_target(TensorType type) {
-  return type == TensorType::f32 || type == TensorType::f16 || type == TensorType::bf16 || type == TensorType::q8_0 ||
-         type == TensorType::q4_0 || type == TensorType::q4_k || type == TensorType::q6_k;
+  using enum TensorType;
+  constexpr TensorType kTargets[] = {f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, q4_0, iq4_nl};
+  return std::find(std::begin(kTargets), std::end(kTargets), type) != std::end(kTargets);
 }
 
-/// Which type each tensor gets: ConvertOptions::type says the rule.
+bool is_table(const Tensor& tensor) { return tensor.name.ends_with("per_layer_token_embd.weight"); }
+
+/// Which type each tensor gets: ConvertOptions says the rules.
 class TypeChoice {
  public:
-  TypeChoice(const format::HyperParams& hyper, TensorType wanted) : wanted_(wanted) {
+  TypeChoice(const format::HyperParams& hyper, const ConvertOptions& options)
+      : wanted_(options.type), table_(options.table_type.value_or(usual_table(options.type))) {
     for (const format::TensorShape& shape : format::expected_tensors(hyper)) small_.emplace(shape.name, shape.small);
   }
 
   TensorType operator()(const Tensor& tensor) const {
-    if (wanted_ == TensorType::f32) return wanted_;
     const std::string_view name = tensor.name;
+    if (is_table(tensor)) return is_whole(tensor, table_) ? table_ : TensorType::f16;
+    if (wanted_ == TensorType::f32) return wanted_;
     const auto found = small_.find(tensor.name);
     if (found != small_.end() && found->second) return TensorType::f32;
     if (name.ends_with(".ssm_alpha.weight") || name.ends_with(".ssm_beta.weight")) return TensorType::f32;
     if (name.ends_with(".indexer.q_proj.weight") || name.ends_with(".indexer.k_proj.weight")) return tensor.type;
-    const auto is_whole = [&](TensorType type) { return tensor.ne[0] % format::type_info(type).block_elements == 0; };
-    if (is_whole(wanted_)) return wanted_;
-    const bool has_smaller_blocks = format::type_info(wanted_).block_elements == 256 && is_whole(TensorType::q8_0);
-    return has_smaller_blocks ? TensorType::q8_0 : TensorType::f16;
+    if (is_whole(tensor, wanted_)) return wanted_;
+    if (format::type_info(wanted_).block_elements != 256 || !is_whole(tensor, TensorType::q8_0)) return TensorType::f16;
+    return name.ends_with(".ffn_down_exps.weight") && wanted_ != TensorType::q6_k ? TensorType::q5_1 : TensorType::q8_0;
   }
 
  private:
-  TensorType wanted_;
+  static TensorType usual_table(TensorType type) {
+    if (type == TensorType::q4_k || type == TensorType::q5_k) return TensorType::iq4_nl;
+    return type == TensorType::q6_k ? TensorType::q8_0 : type;
+  }
+  static bool is_whole(const Tensor& tensor, TensorType type) {
+    return tensor.ne[0] % format::type_info(type).block_elements == 0;
+  }
+
+  TensorType wanted_, table_;
   std::unordered_map<std::string, bool> small_;
 };
 
 Status check_request(io::Io& io, const format::ModelFile& source, const std::string& to,
                      const ConvertOptions& options) {
-  if (!is_target(options.type)) {
+  const auto refuse = [](TensorType type) {
     return Error{Code::invalid_argument,
-                 cat("the type ", format::type_info(options.type).name,
-                     " cannot be written; possible are f32, f16, bf16, q8_0, q4_0, q4_k and q6_k")};
-  }
+                 cat("the type ", format::type_info(type).name,
+                     " cannot be written; possible are f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, q4_0 and iq4_nl")};
+  };
+  if (!is_target(options.type)) return refuse(options.type);
+  if (options.table_type && !is_target(*options.table_type) && *options.table_type != TensorType::q5_1)
+    return refuse(*options.table_type);
   if (!to.ends_with(".gguf"))
     return Error{Code::invalid_argument, cat("the file to write is ", to, "; its name must end in .gguf")};
   EVROS_TRY(io.check_target(to));
@@ -97,15 +120,25 @@ Status check_request(io::Io& io, const format::ModelFile& source, const std::str
   return {};
 }
 
+/// A table type that is asked for by name is not quietly another.
+Status check_table(const Tensor& tensor, const ConvertOptions& options) {
+  if (!is_table(tensor) || !options.table_type) return {};
+  const format::TypeInfo& info = format::type_info(*options.table_type);
+  if (tensor.ne[0] % info.block_elements == 0) return {};
+  return Error{Code::invalid_argument, cat("the n-gram table cannot be ", info.name, ": its rows have ", tensor.ne[0],
+                                           " elements, which are no whole number of blocks of ", info.block_elements)};
+}
+
 Result<std::vector<Planned>> plan_tensors(const format::ModelFile& source, const ConvertOptions& options) {
   const format::HyperParams& hyper = source.hyper();
-  const TypeChoice choose(hyper, options.type);
+  const TypeChoice choose(hyper, options);
   const std::string draft = cat("blk.", hyper.layers, '.');
   std::vector<Planned> planned;
   std::string refused;
   size_t count = 0;
   for (const Tensor& tensor : source.tensors()) {
     if (!options.mtp && hyper.mtp_layers > 0 && tensor.name.starts_with(draft)) continue;
+    EVROS_TRY(check_table(tensor, options));
     planned.push_back({&tensor, choose(tensor)});
     if (planned.back().type == tensor.type || kernels::can_multiply(tensor.type)) continue;
     if (++count <= kTensorsListed)
@@ -114,8 +147,8 @@ Result<std::vector<Planned>> plan_tensors(const format::ModelFile& source, const
   if (count == 0) return planned;
   if (count > kTensorsListed) refused += cat(", and ", count - kTensorsListed, " more");
   return Error{Code::unsupported, cat(source.path(), ": ", count,
-                                      " tensors have a type that this version cannot decode (it "
-                                      "decodes F32, F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K): ",
+                                      " tensors have a type that this version cannot decode (it decodes F32, F16, "
+                                      "BF16 and every quantised type but Q8_1, Q8_K, Q1_0 and Q2_0): ",
                                       refused)};
 }
 
@@ -183,44 +216,70 @@ Status set_keys(io::Io& io, const format::ModelFile& source, const ConvertOption
 /// Streams tensors, some rows at a time, through buffers that are kept from one to the next.
 class TensorCopier {
  public:
-  TensorCopier(const format::ModelFile& source, format::GgufWriter& writer, const Progress& progress, uint64_t total)
-      : source_(source), writer_(writer), progress_(progress), total_(total) {}
+  TensorCopier(const format::ModelFile& source, format::GgufWriter& writer, const Progress& progress, uint64_t total,
+               const ConvertOptions& options)
+      : source_(source),
+        writer_(writer),
+        progress_(progress),
+        pool_(device::thread_count(options.threads)),
+        resumable_(options.resume),
+        total_(total) {}
 
-  Status copy(const Planned& planned, size_t number) {
+  /// Rows of tensor `number` from `offset` bytes of the new file's on.
+  Status copy(const Planned& planned, size_t number, uint64_t offset) {
     const Tensor& tensor = *planned.source;
     const uint64_t step = std::max<uint64_t>(kStepElements / tensor.ne[0], 1);
     const uint64_t row_in = format::row_bytes(tensor.type, tensor.ne[0]);
     const uint64_t row_out = format::row_bytes(planned.type, tensor.ne[0]);
-    for (uint64_t row = 0; row < tensor.rows(); row += step) {
+    done_ += offset / row_out * row_in;
+    for (uint64_t row = offset / row_out; row < tensor.rows(); row += step) {
       const uint64_t rows = std::min(step, tensor.rows() - row);
       stored_.resize(rows * row_in);
       EVROS_TRY(source_.read(tensor, row * row_in, stored_));
-      EVROS_TRY(encode(planned, rows * tensor.ne[0], rows * row_out));
+      EVROS_TRY(encode(planned, rows, row_in, row_out));
       EVROS_TRY(writer_.write(number, row * row_out, is_copied(planned) ? stored_ : encoded_));
       done_ += stored_.size();
       report(progress_, done_, total_);
+      EVROS_TRY(note(number, (row + rows) * row_out, stored_.size()));
     }
     return {};
   }
+  /// What an earlier call has done.
+  void skip(const Planned& planned) { done_ += planned.source->bytes(); }
 
  private:
+  /// Of a conversion that may be stopped, notes now and then what is there.
+  Status note(size_t number, uint64_t offset, uint64_t bytes) {
+    unnoted_ += bytes;
+    if (!resumable_ || unnoted_ < total_ / kNotes) return {};
+    unnoted_ = 0;
+    return writer_.note({number, offset});
+  }
+
   static bool is_copied(const Planned& planned) {
     return planned.type == planned.source->type && planned.source->derive == format::Derive::none;
   }
 
-  /// Checks `stored_` and, when it is not copied, makes `encoded_` from it.
-  Status encode(const Planned& planned, uint64_t elements, uint64_t bytes) {
+  /// Checks `stored_` and, when it is not copied, makes `encoded_` from it, every thread some of the rows.
+  Status encode(const Planned& planned, uint64_t rows, uint64_t row_in, uint64_t row_out) {
     const Tensor& tensor = *planned.source;
-    if (kernels::can_multiply(tensor.type) && !kernels::scales_finite(tensor.type, stored_))
-      return bad(tensor, "holds a value or scale that is NaN or infinite");
-    if (is_copied(planned)) return {};
-    values_.resize(elements);
-    kernels::dequantize(tensor.type, stored_.data(), values_);
-    if (tensor.derive == format::Derive::plus_one) kernels::plus_one(values_);
-    if (tensor.derive == format::Derive::neg_exp) kernels::neg_exp(values_);
-    encoded_.resize(bytes);
-    kernels::quantize_weights(planned.type, values_, encoded_.data());
-    if (!kernels::scales_finite(planned.type, encoded_))
+    encoded_.resize(is_copied(planned) ? 0 : rows * row_out);
+    std::atomic<bool> stored_finite{true}, encoded_finite{true};
+    pool_.parallel(static_cast<int64_t>(rows), [&](int64_t begin, int64_t end) {
+      const auto first = static_cast<uint64_t>(begin), count = static_cast<uint64_t>(end) - first;
+      const auto in = std::span(stored_).subspan(first * row_in, count * row_in);
+      if (kernels::can_multiply(tensor.type) && !kernels::scales_finite(tensor.type, in)) stored_finite = false;
+      if (is_copied(planned)) return;
+      std::vector<float> values(count * tensor.ne[0]);
+      kernels::dequantize(tensor.type, in.data(), values);
+      if (tensor.derive == format::Derive::plus_one) kernels::plus_one(values);
+      if (tensor.derive == format::Derive::neg_exp) kernels::neg_exp(values);
+      const auto out = std::span(encoded_).subspan(first * row_out, count * row_out);
+      kernels::quantize_weights(planned.type, values, out.data());
+      if (!kernels::scales_finite(planned.type, out)) encoded_finite = false;
+    });
+    if (!stored_finite) return bad(tensor, "holds a value or scale that is NaN or infinite");
+    if (!encoded_finite)
       return bad(tensor, cat("holds a value that is too large for ", format::type_info(planned.type).name));
     return {};
   }
@@ -232,10 +291,21 @@ class TensorCopier {
   const format::ModelFile& source_;
   format::GgufWriter& writer_;
   const Progress& progress_;
-  uint64_t total_, done_ = 0;
+  device::Pool pool_;
+  const bool resumable_;
+  uint64_t total_, done_ = 0, unnoted_ = 0;
   std::vector<std::byte> stored_, encoded_;
-  std::vector<float> values_;
 };
+
+/// Names and sizes of the source's files: what a stopped conversion is gone on with for.
+Result<std::string> describe_source(io::Io& io, const format::ModelFile& source) {
+  std::string text;
+  for (const std::string& path : source.files()) {
+    EVROS_ASSIGN(const std::unique_ptr<io::File> file, io.open(path));
+    text += cat(path, ' ', file->size(), '\n');
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -251,9 +321,21 @@ Result<ConvertSummary> convert(io::Io& io, const std::string& from, const std::s
     writer.add({p.source->name, p.type, p.source->ne, p.source->dims});
     summary.bytes_read += p.source->bytes();
   }
-  EVROS_TRY(writer.begin());
-  TensorCopier copier(*source, writer, progress, summary.bytes_read);
-  for (size_t i = 0; i < planned.size(); ++i) EVROS_TRY(copier.copy(planned[i], i));
+  format::GgufMark mark;
+  if (options.resume) {
+    EVROS_ASSIGN(const std::string files, describe_source(io, *source));
+    EVROS_ASSIGN(mark, writer.resume(files));
+  } else {
+    EVROS_TRY(writer.begin());
+  }
+  TensorCopier copier(*source, writer, progress, summary.bytes_read, options);
+  for (size_t i = 0; i < planned.size(); ++i) {
+    if (i < mark.number) {
+      copier.skip(planned[i]);
+    } else {
+      EVROS_TRY(copier.copy(planned[i], i, i == mark.number ? mark.offset : 0));
+    }
+  }
   EVROS_TRY(writer.finish());
   summary.tensors = planned.size();
   summary.bytes_written = writer.total_bytes();

@@ -2,6 +2,7 @@
 // types.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/progress.h"
@@ -12,13 +13,21 @@
 namespace evros::ops {
 
 struct ConvertOptions {
-  /// f32, f16, bf16, q8_0, q4_0, q4_k or q6_k. Matrices and the n-gram table get it. Norms, convolutions, the router, inject,
+  /// f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, q4_0 or iq4_nl: the type of matrices. Norms, convolutions, the router, inject,
   /// shared gate, ssm_alpha and ssm_beta are F32; index projections, which decide discrete choices, keep the type they
-  /// have; a matrix whose rows are no whole number of blocks is Q8_0 where the blocks wanted have 256 elements and rows
-  /// have whole blocks of 32, else F16. With f32 every tensor is F32.
+  /// have. Rows that are no whole number of blocks: with blocks of 256 elements and rows of whole blocks of 32, the
+  /// experts' down projections of q4_k and q5_k are Q5_1, as in published files, and everything else is Q8_0; else F16.
+  /// With f32 every tensor is F32.
   format::TensorType type = format::TensorType::q8_0;
   std::string name;  // general.name; empty: the source's
   bool mtp = true;   // keep the draft head
+  /// Of the n-gram tables, any of the above and Q5_1. Nothing: IQ4_NL with q4_k and q5_k, as in published files, Q8_0 with q6_k, else
+  /// `type`; F16 where its rows are no whole number of such blocks, which is an error for a type given here.
+  std::optional<format::TensorType> table_type = std::nullopt;
+  int threads = 0;  // that quantise; 0: one per core
+  /// Go on with TO.partial, if an earlier call with the same source and the same options but `threads` was stopped, and keep it when this
+  /// one is. The source is known by the names and sizes of its files: it must not change in between.
+  bool resume = false;
 };
 
 struct ConvertSummary {
@@ -30,9 +39,10 @@ struct ConvertSummary {
 /// kept or widened. Tensors that already have their type are copied. The file is as other readers of this family expect
 /// it (docs/model.md 4.1 to 4.3), tokenizer arrays and chat template included.
 ///
-/// Memory stays at some tens of megabytes (or one row) whatever the tensors' size. `to` is never a torn file: the data
-/// grows under another name, is flushed and renamed; on failure nothing is left and an older `to` is untouched.
-/// Progress counts bytes read.
+/// Memory stays at some tens of megabytes (or one row) whatever the tensors' size, a table larger than the
+/// machine's memory included. The file does not depend on the number of threads. `to` is never a torn file: the data
+/// grows under another name, is flushed and renamed; on failure nothing is left (but see `resume`) and an older `to` is
+/// untouched. Progress counts bytes read, those of an earlier call included.
 ///
 /// Errors: those of open_model; Code::invalid_argument for a type or path that has no meaning; Code::unsupported for
 /// what cannot be expressed or decoded, every tensor concerned in one sentence; Code::bad_file for a value that is NaN,

@@ -7,7 +7,11 @@
 #include <cmath>
 #include <map>
 
+#include "engine/engine.h"
+#include "engine/plan.h"
 #include "engine/text_kit.h"
+#include "format/gguf.h"
+#include "format/gguf_writer.h"
 #include "format/random_checkpoint.h"
 #include "io/memory_io.h"
 #include "ops/test_model_files.h"
@@ -138,25 +142,106 @@ const std::map<std::string, int> kOtherTypes = {
 TEST(Convert, Q80IsTheOtherQuantisersBytes) { EXPECT_EQ(expect_same_bytes("q8_0", TensorType::q8_0), kOtherTypes); }
 TEST(Convert, Q40IsTheOtherQuantisersBytes) { EXPECT_EQ(expect_same_bytes("q4_0", TensorType::q4_0), kOtherTypes); }
 
-// No row of the micro model has 256 elements; evros-tiny has rows of 64 (experts' down), 160 (the table), 256 and more.
-TEST(Convert, SuperBlocksFallBackToQ80WhereRowsAreTooShort) {
+// No row of the micro model has 256 elements; evros-tiny has rows of 64 (experts' down), 32 (the table), 256 and more.
+TEST(Convert, RowsThatDoNotFitSuperBlocksGetTheTypesOfPublishedFiles) {
+  struct Case {
+    TensorType type, down, table;
+  };
   io::Io& io = io::real_io();
-  for (const TensorType type : {TensorType::q4_k, TensorType::q6_k}) {
+  using enum TensorType;
+  for (const Case& c : {Case{q4_k, q5_1, iq4_nl}, Case{q5_k, q5_1, iq4_nl}, Case{q6_k, q8_0, q8_0}}) {
     TemporaryFolder out("super");
-    convert_ok(io, source_path("models/evros-tiny"), out.path("t.gguf"), as(type));
+    convert_ok(io, source_path("models/evros-tiny"), out.path("t.gguf"), as(c.type));
     const auto made = open_or_die(io, out.path("t.gguf"));
     std::map<TensorType, int> census;
     for (const format::Tensor& tensor : made->tensors()) {
       ++census[tensor.type];
       const bool is_whole = tensor.ne[0] % 256 == 0;
-      EXPECT_FALSE(tensor.type == type && !is_whole) << tensor.name;
-      EXPECT_FALSE(tensor.type == TensorType::q8_0 && is_whole) << tensor.name;
+      EXPECT_FALSE(tensor.type == c.type && !is_whole) << tensor.name;
+      EXPECT_FALSE(tensor.type == q8_0 && is_whole) << tensor.name;
     }
-    EXPECT_EQ(made->find("blk.0.ffn_gate_exps.weight")->type, type);
-    EXPECT_EQ(made->find("blk.0.ffn_down_exps.weight")->type, TensorType::q8_0);
-    EXPECT_GT(census[type], 50);
-    EXPECT_EQ(census[TensorType::f16], 0);
+    EXPECT_EQ(made->find("blk.0.ffn_gate_exps.weight")->type, c.type);
+    EXPECT_EQ(made->find("blk.0.ffn_down_exps.weight")->type, c.down);
+    EXPECT_EQ(made->find("per_layer_token_embd.weight")->type, c.table);
+    EXPECT_GT(census[c.type], 50);
+    EXPECT_EQ(census[f16], 0);
   }
+}
+
+TEST(Convert, TheTableHasATypeOfItsOwn) {
+  io::Io& io = io::real_io();
+  using enum TensorType;
+  for (const TensorType table : {iq4_nl, q5_1, q4_0, bf16}) {
+    TemporaryFolder out("table");
+    ConvertOptions options = as(q8_0);
+    options.table_type = table;
+    convert_ok(io, source_path("models/evros-tiny"), out.path("t.gguf"), options);
+    const auto made = open_or_die(io, out.path("t.gguf"));
+    EXPECT_EQ(made->find("per_layer_token_embd.weight")->type, table);
+    EXPECT_EQ(made->find("token_embd.weight")->type, q8_0);
+  }
+  ConvertOptions options = as(q8_0);
+  options.table_type = q4_k;
+  TemporaryFolder out("table");
+  const Error error = refused(io, source_path("models/evros-tiny"), out.path("t.gguf"), options);
+  EXPECT_NE(error.message.find("the n-gram table cannot be Q4_K: its rows have 32"), std::string::npos)
+      << error.message;
+}
+
+TEST(Convert, AQuantisedFileIsTheSameWhateverTheNumberOfThreads) {
+  io::MemoryIo io;
+  RandomCheckpoint checkpoint;
+  checkpoint.hidden_size = 64, checkpoint.ple_row_width = 32;
+  checkpoint.write(io, "model");
+  for (const TensorType type : {TensorType::iq4_nl, TensorType::q8_0}) {
+    for (const int threads : {1, 2, 5}) {
+      ConvertOptions options = as(type);
+      options.threads = threads;
+      convert_ok(io, "model", cat("m", threads, ".gguf"), options);
+      EXPECT_EQ(io.get(cat("m", threads, ".gguf")), io.get("m1.gguf")) << threads;
+    }
+  }
+}
+
+/// `from` again with every matrix of whole blocks of 64 in a type that has no codec.
+int write_unreadable(io::Io& io, const std::string& from, const std::string& to) {
+  const auto set = format::open_gguf_set(io, from);
+  const auto model = open_or_die(io, from);
+  format::GgufWriter writer(io, to);
+  for (const auto& [key, value] : set->metadata.entries()) writer.set(key, value);
+  int count = 0;
+  for (const format::Tensor& tensor : model->tensors()) {
+    const bool changed = tensor.dims >= 2 && tensor.ne[0] % 64 == 0 &&
+                         tensor.name.find("ffn_gate_inp") == std::string::npos &&
+                         tensor.name.find("inject") == std::string::npos &&
+                         tensor.name.find("indexer") == std::string::npos;  // kept as it is
+    count += changed ? 1 : 0;
+    writer.add({tensor.name, changed ? TensorType::q2_0 : tensor.type, tensor.ne, tensor.dims});
+  }
+  EXPECT_TRUE(writer.begin().ok() && writer.finish().ok());
+  return count;
+}
+
+TEST(Convert, NamesEveryTensorThatItCannotDecodeInOneMessageAndSoDoesThePlan) {
+  io::MemoryIo io;
+  RandomCheckpoint checkpoint;
+  checkpoint.hidden_size = 64;
+  checkpoint.write(io, "model");
+  convert_ok(io, "model", "floats.gguf", as(TensorType::f32));
+  const int count = write_unreadable(io, "floats.gguf", "m.gguf");
+  ASSERT_GT(count, 12);
+  const Error error = refused(io, "m.gguf", "out.gguf", as(TensorType::q8_0));
+  const auto plan = engine::make_plan(*open_or_die(io, "m.gguf"), engine::EngineOptions{});
+  ASSERT_FALSE(plan.ok());
+  for (const Error& e : {error, plan.error()}) {
+    EXPECT_EQ(e.code, Code::unsupported);
+    for (const std::string& part : {cat(count, " tensors"), std::string("token_embd.weight (Q2_0)"),
+                                    cat("and ", count - 12, " more"), std::string("every quantised type but")}) {
+      EXPECT_NE(e.message.find(part), std::string::npos) << part << " in " << e.message;
+    }
+    EXPECT_EQ(e.message.find('\n'), std::string::npos);
+  }
+  EXPECT_FALSE(io.exists("out.gguf"));
 }
 
 std::string read(const std::string& below_root) {
@@ -344,11 +429,80 @@ TEST(Convert, WhicheverCallFailsNothingIsLeftAndTheOldFileStays) {
   }
 }
 
+/// A conversion of one small model that can be gone on with.
+struct Resumable {
+  io::MemoryIo memory;
+  ConvertOptions options = as(TensorType::q8_0);
+  Resumable() {
+    RandomCheckpoint checkpoint;
+    checkpoint.layers = "L", checkpoint.ple_layers = {0}, checkpoint.num_experts = 3, checkpoint.hidden_size = 32;
+    checkpoint.write(memory, "in/model");
+    options.resume = true;
+  }
+  /// What a conversion in one go writes.
+  std::string wanted() {
+    ConvertOptions at_once = options;
+    at_once.resume = false;
+    convert_ok(memory, "in/model", "at_once.gguf", at_once);
+    return memory.get("at_once.gguf");
+  }
+  /// Stops at the `n`-th change of a file; how many changes a whole conversion makes for a negative one.
+  int64_t stop_at(int64_t n) {
+    FailingIo io(memory);
+    io.fail_at = n;
+    if (n < 0) {
+      convert_ok(io, "in/model", "out/m.gguf", options);
+    } else {
+      EXPECT_NE(refused(io, "in/model", "out/m.gguf", options).message.find("made to fail"), std::string::npos);
+    }
+    return io.changes;
+  }
+  /// The changes that were left to make.
+  int64_t go_on() { return stop_at(-1); }
+};
+
+TEST(Convert, GoesOnWhereItWasStoppedAndWritesTheSameFile) {
+  const int64_t steps = Resumable().stop_at(-1);
+  const std::string wanted = Resumable().wanted();
+  ASSERT_GT(steps, 40);
+  for (int64_t n = 0; n + 2 < steps; ++n) {  // the last two: rename, flush of the folder
+    Resumable r;
+    r.stop_at(n);
+    EXPECT_FALSE(r.memory.exists("out/m.gguf")) << n;
+    const int64_t left = r.go_on();
+    EXPECT_EQ(r.memory.get("out/m.gguf"), wanted) << n;
+    EXPECT_EQ(*r.memory.list("out"), std::vector<std::string>{"m.gguf"}) << n;
+    if (n > steps / 2 && n + 4 < steps) {       // at the very end there is no mark any more
+      EXPECT_LT(left, steps - steps / 3) << n;  // not from the start
+    }
+  }
+}
+
+TEST(Convert, DoesNotGoOnWithOtherWorkOrFromATornMark) {
+  const int64_t steps = Resumable().stop_at(-1);
+  {
+    Resumable r;
+    r.stop_at(steps * 3 / 4);
+    r.options.type = TensorType::q4_0;
+    r.go_on();
+    EXPECT_EQ(r.memory.get("out/m.gguf"), r.wanted());
+  }
+  for (const size_t from_end : {size_t{1}, size_t{20}, size_t{40}}) {
+    Resumable r;
+    r.stop_at(steps * 3 / 4);
+    std::string partial = r.memory.get("out/m.gguf.partial");
+    partial[partial.size() - from_end] ^= 1;
+    r.memory.put("out/m.gguf.partial", partial);
+    EXPECT_GE(r.go_on(), steps) << from_end;
+    EXPECT_EQ(r.memory.get("out/m.gguf"), r.wanted());
+  }
+}
+
 TEST(Convert, RefusesWhatCannotBeWritten) {
   io::MemoryIo io;
   RandomCheckpoint checkpoint;
   checkpoint.write(io, "model");
-  EXPECT_NE(refused(io, "model", "m.gguf", as(TensorType::q5_k)).message.find("Q5_K"), std::string::npos);
+  EXPECT_NE(refused(io, "model", "m.gguf", as(TensorType::q3_k)).message.find("Q3_K"), std::string::npos);
   EXPECT_NE(refused(io, "model", "m.bin", as(TensorType::q8_0)).message.find("m.bin"), std::string::npos);
   EXPECT_NE(refused(io, "nowhere", "m.gguf", as(TensorType::q8_0)).message.find("nowhere"), std::string::npos);
   ASSERT_TRUE(io.make_folder("d.gguf").ok());

@@ -86,6 +86,10 @@ class FailingIo final : public io::Io {
     EVROS_TRY(change("create"));
     return wrap(below_.create(path));
   }
+  Result<std::unique_ptr<io::File>> create_or_keep(const std::string& path) override {
+    EVROS_TRY(change("create_or_keep"));
+    return wrap(below_.create_or_keep(path));
+  }
   Status rename(const std::string& from, const std::string& to) override {
     EVROS_TRY(change("rename"));
     return below_.rename(from, to);
