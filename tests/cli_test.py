@@ -18,7 +18,7 @@ import numpy as np
 from reference import checkpoint, gguf_files
 
 EVROS = os.environ["EVROS"]
-MICRO = os.path.join(os.environ["EVROS_SOURCE_DIR"], "tests", "data", "micro", "hf")
+MICRO = os.path.join(os.environ["EVROS_BINARY_DIR"], "micro", "hf")
 TINY = os.path.join(os.environ["EVROS_SOURCE_DIR"], "models", "evros-tiny")
 GGUF = os.path.join(os.environ["EVROS_BINARY_DIR"], "micro", "gguf", "micro-f32.gguf")
 HUGE = 1 << 62
