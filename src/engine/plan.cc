@@ -15,9 +15,10 @@ constexpr const char* kTableGroup = "n-gram table";
 
 constexpr uint64_t kStackTouched = 256u << 10;  // of a thread, its allocator's share included
 constexpr uint64_t kStackMapped = 8u << 20;     // of a thread, as address space
-constexpr uint64_t kSlack = 4u << 20;           // chat template, small lists, what an allocator keeps
-constexpr uint64_t kFrameEntry = 48;            // what finds a frame of the table
-constexpr uint64_t kTokenEntry = 400, kMergeEntry = 100, kJsonFactor = 16;  // of the tokenizer while it is made
+constexpr uint64_t kOtherThreads = 4;
+constexpr uint64_t kSlack = 4u << 20;  // chat template, small lists, what an allocator keeps
+constexpr uint64_t kFrameEntry = 48;   // what finds a frame of the table
+constexpr uint64_t kTokenEntry = 140, kMergeEntry = 40, kJsonFactor = 11;  // of the tokenizer while it is made
 
 // The purpose of a tensor, by its name (docs/model.md 2).
 const char* group_of(const format::HyperParams& h, std::string_view name) {
@@ -265,7 +266,9 @@ class Planner {
 
   void measure(const EngineOptions& options) {
     base_.measured = io::measure_memory();
-    base_.mapped_bytes = static_cast<uint64_t>(device::thread_count(options.threads)) * kStackMapped;
+    // The pools of the device and of the loader, and a server's.
+    const uint64_t threads = 2 * static_cast<uint64_t>(device::thread_count(options.threads)) + kOtherThreads;
+    base_.mapped_bytes = (threads - std::min(threads, base_.measured.threads)) * kStackMapped;
     base_.budget_asked = options.memory_bytes > 0;
     base_.usable_bytes = base_.budget_asked ? options.memory_bytes : std::numeric_limits<uint64_t>::max();
     base_.usable_because = base_.budget_asked ? "as asked" : "no limit is known";

@@ -17,7 +17,7 @@ constexpr uint64_t kUnlimited = uint64_t{1} << 60;  // version 1 writes a number
 
 /// What the process holds, as /proc/self/status counts it.
 struct Own {
-  uint64_t resident, pageable, mapped, data;  // pageable: without what can be read from its file again
+  uint64_t resident, pageable, mapped, data, threads;  // pageable: without what can be read from its file again
 };
 
 Own read_own(Io& io) {
@@ -25,7 +25,7 @@ Own read_own(Io& io) {
   const uint64_t resident = number_after(status, "VmRSS:") << 10;
   const uint64_t of_files = number_after(status, "RssFile:") << 10;
   return {resident, resident - std::min(resident, of_files), number_after(status, "VmSize:") << 10,
-          number_after(status, "VmData:") << 10};
+          number_after(status, "VmData:") << 10, number_after(status, "Threads:", 1)};
 }
 
 std::vector<std::string_view> split(std::string_view text, char at) {
@@ -167,6 +167,7 @@ MemoryMeasure measure_memory(Io& io) {
   MemoryMeasure measure;
   const Own own = read_own(io);
   measure.own_bytes = own.resident;
+  measure.threads = own.threads;
   const std::string machine = read_kernel_file(io, "/proc/meminfo", kShortFile);
   if (const uint64_t available = number_after(machine, "MemAvailable:", kNone); available != kNone) {
     measure.limits.push_back({"available memory", (available << 10) + own.pageable, false});

@@ -20,6 +20,7 @@ struct MemoryLimit {
 
 struct MemoryMeasure {
   uint64_t own_bytes = 0;           // resident now, program text included
+  uint64_t threads = 1;             // now
   std::vector<MemoryLimit> limits;  // smallest first; empty when the kernel says nothing
 
   /// The smallest limit once `mapped_bytes` are taken off those on address space; null when none is known.

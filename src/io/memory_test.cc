@@ -18,7 +18,7 @@ void machine(MemoryIo& io) {
          "CommitLimit:    4194304 kB\nCommitted_AS:   1048576 kB\n");
   io.put("/proc/self/status",
          "Name:\tevros\nVmSize:\t  102400 kB\nVmRSS:\t   30720 kB\nRssAnon:\t   20480 kB\n"
-         "RssFile:\t   10240 kB\nRssShmem:\t 0 kB\nVmData:\t 51200 kB\n");
+         "RssFile:\t   10240 kB\nRssShmem:\t 0 kB\nVmData:\t 51200 kB\nThreads:\t3\n");
   io.put("/proc/self/limits",
          "Limit                     Soft Limit           Hard Limit           Units     \n"
          "Max data size             unlimited            unlimited            bytes     \n"
@@ -37,6 +37,7 @@ TEST(Memory, WithoutLimitsItIsWhatTheMachineHasLeftAndTheProcessHolds) {
   machine(io);
   EXPECT_EQ(smallest(io), 8192u + 20);
   EXPECT_EQ(measure_memory(io).own_bytes, 30 * kMiB);
+  EXPECT_EQ(measure_memory(io).threads, 3u);
 }
 
 TEST(Memory, OfNestedGroupsTheOneThatLeavesLeastCounts) {
