@@ -378,6 +378,7 @@ BAD_VALUES = [
         ("--chunk", ["", "0", "65537"], ["1 to 65536"]),
         ("--ple", ["", "moon"], ["disk, ram"]),
         ("--ple-memory-mb", ["", "0", "-1"], ["whole number from 1"]),
+        ("--memory-mb", ["", "0", "-1", "lots"], ["whole number from 1"]),
         ("--kv", ["", "q9"], ["f32, f16, bf16"]),
         ("--numerics", ["", "N7"], ["N1, N1-f32"]),
         ("--kernels", ["", "warp"], ["none of ref"]),
