@@ -97,6 +97,7 @@ struct PerplexityArguments {
 struct VerifyArguments {
   ModelArguments model;
   double budget = 60;  // seconds
+  int64_t tokens = 0;  // of the longest text; 0: what the budget allows
   uint64_t seed = 1;
   bool json = false;
 };

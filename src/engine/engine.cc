@@ -52,7 +52,8 @@ Result<std::vector<Status>> Engine::Impl::attempt(std::span<const ChunkRow> rows
     EVROS_ASSIGN(std::vector<int64_t> before, history(rows[i].session));
     forward_rows.push_back({&transaction.images()[i], rows[i].tokens, std::move(before)});
   }
-  EVROS_ASSIGN(std::vector<Status> statuses, forward->run(forward_rows, chunk));
+  EVROS_ASSIGN(const std::span<const Status> seen, forward->run(forward_rows, chunk));
+  std::vector<Status> statuses(seen.begin(), seen.end());
   const auto clean = std::make_unique<bool[]>(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) clean[i] = statuses[i].ok();
   store->publish(std::move(transaction), {clean.get(), rows.size()});
