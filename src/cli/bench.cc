@@ -72,7 +72,7 @@ void print_json(const ops::StageBench& bench, const engine::EngineInfo& info) {
 }
 
 int bench_stages(const BenchArguments& a, const std::string& path) {
-  const auto engine = engine::Engine::load(io::real_io(), path, engine_options(a.model));
+  const auto engine = load_engine(path, engine_options(a.model), false);
   if (!engine.ok()) return fail(engine.error());
   const auto bench = ops::bench_stages(**engine, io::real_io(), a.prompt, a.decode);
   if (!bench.ok()) return fail(bench.error());
@@ -106,7 +106,7 @@ int bench_speed(const BenchArguments& a, const std::string& path) {
   const engine::EngineOptions asked = engine_options(a.model);
   const auto left_out = ops::fit_contexts(io, path, asked, options);
   if (!left_out.ok()) return fail(left_out.error());
-  const auto engine = engine::Engine::load(io, path, ops::speed_options(asked, options));
+  const auto engine = load_engine(path, ops::speed_options(asked, options), false);
   if (!engine.ok()) return fail(engine.error());
   auto report = ops::bench_speed(**engine, io, options, {});
   if (!report.ok()) return fail(report.error());

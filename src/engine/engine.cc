@@ -52,7 +52,8 @@ Result<std::vector<Status>> Engine::Impl::attempt(std::span<const ChunkRow> rows
     EVROS_ASSIGN(std::vector<int64_t> before, history(rows[i].session));
     forward_rows.push_back({&transaction.images()[i], rows[i].tokens, std::move(before)});
   }
-  EVROS_ASSIGN(std::vector<Status> statuses, forward->run(forward_rows, chunk));
+  EVROS_ASSIGN(const std::span<const Status> seen, forward->run(forward_rows, chunk));
+  std::vector<Status> statuses(seen.begin(), seen.end());
   const auto clean = std::make_unique<bool[]>(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) clean[i] = statuses[i].ok();
   store->publish(std::move(transaction), {clean.get(), rows.size()});
@@ -78,6 +79,8 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device:
   EVROS_ASSIGN(impl->model.kernels, choose_kernels(options.kernels));
   EVROS_ASSIGN(impl->file, format::open_model(io, path));
   EVROS_ASSIGN(impl->info.plan, make_plan(*impl->file, options));
+  if (options.on_plan) options.on_plan(impl->info.plan);
+  if (device->host_addressable()) EVROS_TRY(check_fits(impl->info.plan));
   impl->model.hyper = impl->file->hyper();
   impl->model.state = model::make_state_layout(impl->model.hyper, impl->model.numerics.kv);
   impl->device = std::move(device);
@@ -94,6 +97,7 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device:
   EVROS_ASSIGN(impl->forward, Forward::create(impl->model, impl->table.get(), *impl->device, plan.pass));
   EVROS_ASSIGN(impl->spare, impl->store->open());
   impl->weights = std::make_unique<WeightLoader>(*impl->file, *impl->device, device::thread_count(options.threads));
+  impl->weights->report_to(options.progress, plan.weight_bytes);
   EVROS_ASSIGN(impl->model.weights, model::bind(impl->model.hyper, options.draft_head, *impl->weights));
   impl->weights->finish();
 

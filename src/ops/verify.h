@@ -17,7 +17,8 @@ namespace evros::ops {
 struct VerifyOptions {
   engine::EngineOptions engine;  // numerics, kv, kernels, threads, table; sizes are chosen by verify
   double budget_seconds = 60;
-  uint64_t seed = 1;  // of the texts and of the random cuts
+  int64_t tokens = 0;  // of the longest text; 0: as many as the budget allows
+  uint64_t seed = 1;   // of the texts and of the random cuts
 };
 
 enum class Outcome { passed, failed, not_checked };
@@ -42,6 +43,8 @@ struct VerifyReport {
   int64_t tokens = 0;  // of the longest text
   std::vector<VerifyRow> rows;
   std::vector<VerifyOwner> owners;
+  /// Of the longest text, run alone: the same on every machine and build for equal model, numerics, seed and tokens.
+  engine::Digests digests;
   uint64_t faults = 0, faults_unchanged = 0;
   double seconds = 0;
 
