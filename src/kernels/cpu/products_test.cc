@@ -85,14 +85,13 @@ TEST(Products, ThatAreAsLargeAsIntegersGetHaveTheReferencesBits) {
     x[2 * kCols + i] = i % 2 == 0 ? 1.0f : -1.0f;
     x[3 * kCols + i] = i % 4 < 2 ? 1.0f : -1.0f;
   }
-  for (const TensorType type : kQuantised) {
+  for (const TensorType type : weight_types(true)) {
     for (const int byte : {0x00, 0x7f, 0x80, 0x81, 0xff, 0x0f, 0xf0}) {
       Weights w(type, kRows, kCols, random, 1);
       std::fill(w.bytes.begin(), w.bytes.end(), static_cast<std::byte>(byte));
-      const uint16_t one = 0x3c00;
       const auto bytes = static_cast<int64_t>(format::type_info(type).block_bytes);
       for (int64_t at = 0; at < static_cast<int64_t>(w.bytes.size()); at += bytes) {
-        for (const int64_t scale : scales_of(type)) std::memcpy(&w.bytes[at + scale], &one, sizeof one);
+        set_scales(type, &w.bytes[at], [] { return uint16_t{0x3c00}; });  // 1
       }
       w.pack(type, kRows, kCols, 1);
       everywhere([&](const Kernels& table, device::Queue& queue) {
