@@ -57,7 +57,9 @@ void print_json(const ops::StageBench& bench, const engine::EngineInfo& info) {
       .key("numerics")
       .value(info.numerics)
       .key("kernels")
-      .value(info.kernels);
+      .value(info.kernels)
+      .key("device")
+      .value(info.device);
   json.key("threads").value(info.threads);
   phase_json(json, "prefill", bench.prefill);
   phase_json(json, "decode", bench.decode);
