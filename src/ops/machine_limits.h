@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "device/device.h"
 #include "device/pool.h"
 #include "io/io.h"
 
@@ -45,7 +46,7 @@ class MachineLimits {
   static const char* int8_kernel();
 
   int threads() const { return threads_; }
-  uint64_t buffer_bytes() const { return buffer_.size() * sizeof(uint64_t); }
+  uint64_t buffer_bytes() const { return buffer_.bytes(); }
   uint64_t cache_bytes() const { return cache_bytes_; }
   /// Is the buffer large enough for read() to speak of memory?
   bool beyond_cache() const { return buffer_bytes() > 4 * cache_bytes_; }
@@ -59,7 +60,8 @@ class MachineLimits {
   int threads_;
   size_t order_ = 0;
   uint64_t cache_bytes_ = 0;
-  std::vector<uint64_t> buffer_;
+  std::unique_ptr<device::Device> host_;
+  device::Buffer buffer_;  // of host_: memory of the same kind as weights have, huge pages included
   std::vector<std::unique_ptr<device::Pool>> pools_;  // of 1 and of threads_
 };
 
