@@ -32,23 +32,25 @@ function(evros_cuda_target target)
   target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
 endfunction()
 
-add_library(evros_cuda SHARED ${evros_cuda_sources})
+add_library(evros_cuda_objects OBJECT ${evros_cuda_sources})
+evros_cuda_target(evros_cuda_objects)
+add_library(evros_cuda SHARED $<TARGET_OBJECTS:evros_cuda_objects>)
 evros_cuda_target(evros_cuda)
 # Only the two functions of device/cuda_backend.h leave the library, and nothing is left for others to bring.
 target_link_options(evros_cuda PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,defs)
-set_target_properties(evros_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+set_target_properties(evros_cuda PROPERTIES LINKER_LANGUAGE CUDA LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 if(TARGET evros)
   add_dependencies(evros evros_cuda)
 endif()
 
 if(EVROS_TESTS)
-  # A kernel that writes out of bounds, on a stream of the library's: the device is lost, the engine goes on.
-  file(GLOB evros_cuda_lost_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/*_test.cu
-       ${CMAKE_SOURCE_DIR}/tests/cuda/lost.cc)
-  add_executable(evros_cuda_lost ${evros_cuda_lost_sources})
+  # A kernel that writes out of bounds: the device is lost, the engine goes on. The backend is linked in, so that the kernels
+  # that fail belong to the same runtime.
+  file(GLOB evros_cuda_fault_kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/*_test.cu)
+  add_executable(evros_cuda_lost ${CMAKE_SOURCE_DIR}/tests/cuda/lost.cc ${evros_cuda_fault_kernels}
+                 $<TARGET_OBJECTS:evros_cuda_objects>)
   evros_cuda_target(evros_cuda_lost)
-  target_link_libraries(evros_cuda_lost PRIVATE engine sim)
-  add_dependencies(evros_cuda_lost evros_cuda)
+  target_link_libraries(evros_cuda_lost PRIVATE engine)
   if(evros_cuda_bits_sources)
     add_executable(evros_cuda_bits ${evros_cuda_bits_sources})
     target_link_libraries(evros_cuda_bits PRIVATE kernels device format GTest::gtest_main)

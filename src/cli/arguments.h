@@ -95,7 +95,8 @@ struct PerplexityArguments {
 
 struct VerifyArguments {
   ModelArguments model;
-  double budget = 60;  // seconds
+  double budget = 60;   // seconds
+  int64_t longest = 0;  // tokens; 0: what the budget allows
   uint64_t seed = 1;
   bool json = false;
 };

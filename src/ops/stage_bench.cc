@@ -38,30 +38,35 @@ class Stopwatch {
 
  private:
   Status between(const model::Pass& pass, const model::Stage* next) {
+    EVROS_TRY(engine_.device().finish());  // a stage is over when the device has done it
     const uint64_t now = clock_.now_ns();
     if (running_ == nullptr)
       phase_->begin_ns += now - start_;
     else
-      finish_stage(pass, now);
+      EVROS_TRY(finish_stage(pass, now));
     running_ = next;
     stage_start_ = clock_.now_ns();
     return {};
   }
 
-  void finish_stage(const model::Pass& pass, uint64_t now) {
+  Status finish_stage(const model::Pass& pass, uint64_t now) {
     StageTime& time = named(running_->name);
     ++time.calls;
     time.ns += now - stage_start_;
     model::StageOutputs outputs;
     running_->outputs(pass, running_->layer, outputs);
-    device::Queue queue;  // on this thread: what the checks cost without help
     const uint64_t start = clock_.now_ns();
-    for (int i = 0; i < outputs.count; ++i) {
-      const device::StageOutput& block = outputs.blocks[static_cast<size_t>(i)];
-      pass.model->kernels->check_finite(queue, running_->last_rows ? pass.last : pass.batch,
-                                        {block.data, block.stride, block.width});
-    }
+    EVROS_TRY(engine_.device().launch({running_->name, running_->layer, 0, {}, {}}, [&](device::Queue& queue) {
+      queue.pool = nullptr;  // on this thread, where it is the host's: what the checks cost without help
+      for (int i = 0; i < outputs.count; ++i) {
+        const device::StageOutput& block = outputs.blocks[static_cast<size_t>(i)];
+        pass.model->kernels->check_finite(queue, running_->last_rows ? pass.last : pass.batch,
+                                          {block.data, block.stride, block.width});
+      }
+    }));
+    EVROS_TRY(engine_.device().finish());
     phase_->finite_ns += clock_.now_ns() - start;
+    return {};
   }
 
   StageTime& named(const char* name) {
