@@ -32,8 +32,10 @@ function(evros_cuda_target target)
   target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
 endfunction()
 
-add_library(evros_cuda_objects OBJECT ${evros_cuda_sources})
+# The table is that of src/kernels/ref, compiled for this "instruction set" like the vector tables of cmake/kernels.cmake.
+add_library(evros_cuda_objects OBJECT ${evros_cuda_sources} ${CMAKE_SOURCE_DIR}/src/kernels/ref/table.cc)
 evros_cuda_target(evros_cuda_objects)
+target_compile_definitions(evros_cuda_objects PRIVATE EVROS_ISA=cuda)
 add_library(evros_cuda SHARED $<TARGET_OBJECTS:evros_cuda_objects>)
 evros_cuda_target(evros_cuda)
 # Only the two functions of device/cuda_backend.h leave the library, and nothing is left for others to bring.

@@ -50,6 +50,7 @@ class RemoteDevice : public device::Device {
   void free(std::byte* data, uint64_t) noexcept override {
     const std::lock_guard lock(mutex_);
     CHECK(held_.erase(static_cast<uint64_t>(data - arena_)) == 1);
+    used_ = held_.empty() ? 0 : held_.rbegin()->first + held_.rbegin()->second;
   }
   Status upload(std::byte* to, std::span<const std::byte> from) override {
     const Open open(*this);
@@ -97,7 +98,7 @@ class RemoteDevice : public device::Device {
   std::byte* arena_ = nullptr;
   std::mutex mutex_;
   std::map<uint64_t, uint64_t> held_;  // offset and bytes
-  uint64_t used_ = 0;                  // the highest end that anything ever had
+  uint64_t used_ = 0;                  // the highest end
 };
 
 }  // namespace evros::sim

@@ -144,7 +144,13 @@ TEST(RemoteDevice, BenchesReadThroughTheDevice) {
   const auto times = ops::bench_stages(*stages, io::real_io(), 20, 3);
   ASSERT_TRUE(times.ok()) << times.error().message;
   EXPECT_EQ(times->decode.tokens, 3u);
-  ops::SpeedOptions speed{{32}, 16, 4, 1, 2, 60};
+  const ops::SpeedOptions speed{.contexts = {32},
+                                .prompt = 16,
+                                .decode = 4,
+                                .rounds = 1,
+                                .sequences = 2,
+                                .budget_seconds = 60,
+                                .copy_bytes = 1 << 20};
   const auto engine = load(true, micro("q8_0"), ops::speed_options(asked, speed));
   const auto report = ops::bench_speed(*engine, io::real_io(), speed, {});
   ASSERT_TRUE(report.ok()) << report.error().message;

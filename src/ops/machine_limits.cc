@@ -202,19 +202,18 @@ double MachineLimits::int8_rate() const {
   return best;
 }
 
-Result<double> copy_rate(device::Device& device, io::Io& clock) {
-  constexpr uint64_t kBytes = uint64_t{1} << 30;
+Result<double> copy_rate(device::Device& device, io::Io& clock, uint64_t bytes) {
   constexpr int kTries = 4;
-  EVROS_ASSIGN(const device::Buffer from, device.allocate(kBytes, "measuring its memory"));
-  EVROS_ASSIGN(const device::Buffer to, device.allocate(kBytes, "measuring its memory"));
-  EVROS_TRY(device.fill(from.data(), 1, kBytes));
+  EVROS_ASSIGN(const device::Buffer from, device.allocate(bytes, "measuring its memory"));
+  EVROS_ASSIGN(const device::Buffer to, device.allocate(bytes, "measuring its memory"));
+  EVROS_TRY(device.fill(from.data(), 1, bytes));
   double best = 0;
   for (int i = 0; i < kTries; ++i) {
     EVROS_TRY(device.finish());
     const uint64_t began = clock.now_ns();
-    EVROS_TRY(device.copy(to.data(), from.data(), kBytes));
+    EVROS_TRY(device.copy(to.data(), from.data(), bytes));
     EVROS_TRY(device.finish());
-    best = std::max(best, 2 * static_cast<double>(kBytes) / (static_cast<double>(clock.now_ns() - began) * 1e-9));
+    best = std::max(best, 2 * static_cast<double>(bytes) / (static_cast<double>(clock.now_ns() - began) * 1e-9));
   }
   return best;
 }

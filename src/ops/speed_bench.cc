@@ -58,7 +58,7 @@ class SpeedRun {
   }
   /// Of memory that the device alone sees, what a copy moves.
   Result<double> read_all() const {
-    if (limits_ == nullptr) return copy_rate(engine_.device(), io_);
+    if (limits_ == nullptr) return copy_rate(engine_.device(), io_, options_.copy_bytes);
     return limits_->read(limits_->threads());
   }
 

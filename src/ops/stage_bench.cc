@@ -183,24 +183,34 @@ TokenBytes count_bytes(const engine::Engine& engine, int64_t context) {
   return count;
 }
 
-Result<StageBench> bench_stages(engine::Engine& engine, io::Io& clock, int64_t prompt, int64_t decode) {
+Result<StageBench> bench_stages(engine::Engine& engine, io::Io& clock, int64_t prompt, int64_t decode,
+                                TimedDevice* timed) {
   const int64_t context = engine.info().plan.context;
-  if (prompt > context || decode > context - prompt) {
-    return Error{Code::invalid_argument, cat("a prompt of ", prompt, " tokens and ", decode,
+  const int64_t decoded = timed == nullptr ? decode : 2 * decode;
+  if (prompt > context || decoded > context - prompt) {
+    return Error{Code::invalid_argument, cat("a prompt of ", prompt, " tokens and ", decoded,
                                              " decoded ones do not fit a context of ", context)};
   }
   EVROS_ASSIGN(const engine::SessionId session, engine.open());
   StageBench bench;
   Stopwatch watch(engine, clock);
-  const std::vector<int32_t> ids = bench_text(engine.model().hyper, 0, prompt + decode);
+  const std::vector<int32_t> ids = bench_text(engine.model().hyper, 0, prompt + decoded);
   const auto chunk = static_cast<size_t>(engine.info().plan.pass.rows);
   const auto n = static_cast<size_t>(prompt);
   Status status;
   for (size_t at = 0; at < n && status.ok(); at += chunk) {
     status = watch.run(session, std::span(ids).subspan(at, std::min(chunk, n - at)), bench.prefill);
   }
-  for (size_t at = n; at < ids.size() && status.ok(); ++at)
+  const size_t end = n + static_cast<size_t>(decode);
+  for (size_t at = n; at < end && status.ok(); ++at)
     status = watch.run(session, std::span(ids).subspan(at, 1), bench.decode);
+  if (timed != nullptr) timed->measure(true);
+  for (size_t at = end; at < ids.size() && status.ok(); ++at)
+    status = engine.append(session, std::span(ids).subspan(at, 1));
+  if (timed != nullptr) {
+    timed->measure(false);
+    bench.kernels = timed->times();
+  }
   EVROS_TRY(engine.close(session));
   EVROS_TRY(status);
   bench.bytes = count_bytes(engine, prompt + decode);
