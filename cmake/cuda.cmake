@@ -19,15 +19,17 @@ if(NOT CMAKE_CUDA_COMPILER)
   message(FATAL_ERROR "EVROS_CUDA is on, but no nvcc was found on PATH or in /usr/local/cuda/bin; set CMAKE_CUDA_COMPILER")
 endif()
 enable_language(CUDA)
+# CMake 3.25 predates C++20 for CUDA: tell it the flag, which nvcc has.
+set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 
-# evros_cuda_target(target): what every target with CUDA sources needs. CMake 3.25 predates C++20 for CUDA, so the flag is
-# spelt out; the float flags are those of docs/numerics.md, the host pass included.
+# evros_cuda_target(target): what every target with CUDA sources needs; the float flags are those of docs/numerics.md, the host pass included.
 function(evros_cuda_target target)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src)
   set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Static POSITION_INDEPENDENT_CODE ON
     CUDA_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_compile_options(${target} PRIVATE
-    "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-ftz=false;-fmad=false;-prec-div=true;-prec-sqrt=true;-Xcompiler=-ffp-contract=off,-fno-fast-math>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda;-ftz=false;-fmad=false;-prec-div=true;-prec-sqrt=true;-Xcompiler=-ffp-contract=off,-fno-fast-math>")
   # With the C++ runtime inside, the library and the program need the same glibc and nothing else of each other.
   target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
 endfunction()
