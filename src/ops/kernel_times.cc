@@ -40,7 +40,12 @@ struct TimedEntry {
   };
 
   static void name(std::array<KernelTime, TimedDevice::kEntries>& times) {
-    constexpr const char* kNames[] = {"embed", "quantize", "matmul", "rms_norm", "rope", "swiglu", "keep_last", "gather_last", "check_finite", "hc_low", "hc_mix", "hc_write", "gdn_conv", "gdn_qk_norm", "gdn_gates", "gdn_delta", "gdn_out_norm", "store_rows", "index_store", "qsa_select", "attention", "head_gate", "router", "experts", "shared_add", "keep_routes", "ple_rows", "ple_gate", "ple_conv"};
+    constexpr const char* kNames[] = {"embed",       "quantize",     "matmul",      "rms_norm",     "rope",
+                                      "swiglu",      "keep_last",    "gather_last", "check_finite", "hc_low",
+                                      "hc_mix",      "hc_write",     "gdn_conv",    "gdn_qk_norm",  "gdn_gates",
+                                      "gdn_delta",   "gdn_out_norm", "store_rows",  "index_store",  "qsa_select",
+                                      "attention",   "head_gate",    "router",      "experts",      "shared_add",
+                                      "keep_routes", "ple_rows",     "ple_gate",    "ple_conv"};
     static_assert(std::size(kNames) == TimedDevice::kEntries);
     for (size_t i = 0; i < times.size(); ++i) times[i].name = kNames[i];
   }

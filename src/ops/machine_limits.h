@@ -12,7 +12,6 @@
 
 #include "base/result.h"
 #include "device/device.h"
-#include "device/device.h"
 #include "device/pool.h"
 #include "io/io.h"
 

@@ -79,7 +79,8 @@ struct SpeedReport {
   double operations = 0;  // of a prefilled token
   uint64_t buffer_bytes = 0, cache_bytes = 0;
   bool beyond_cache = false;
-  bool own_memory = false;  // of the device: the readings are twice the bytes that it copies a second, int8_rate is unknown
+  bool own_memory =
+      false;  // of the device: the readings are twice the bytes that it copies a second, int8_rate is unknown
   int threads = 0, rounds = 0;
   std::vector<SpeedPoint> points;
   std::optional<Together> together;
