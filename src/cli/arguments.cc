@@ -34,10 +34,13 @@ void add_model(CLI::App& app, ModelArguments& a) {
   app.add_option("--numerics", a.numerics, "N1, or N1-f32: quantised weights with float activations")
       ->capture_default_str()
       ->transform(one_of({"N1", "N1-f32"}));
+  app.add_option("--device", a.device, "where it runs: cpu, cuda (the GPU, or an error), or auto (the GPU if there is one)")
+      ->capture_default_str()
+      ->transform(one_of({"cpu", "cuda", "auto"}));
   app.add_option("--threads", a.threads, "threads (default: one per core)")->transform(number(1, 1024));
   app.add_option("--chunk", a.chunk, "tokens in one chunk at most")->capture_default_str()->transform(number(1, 65536));
   app.add_option("--kernels", a.kernels,
-                 cat("kernel table by name: ", CLI::detail::join(kernels, ", "), " (default: ", kernels.back(), ")"))
+                 cat("kernel table of the CPU by name: ", CLI::detail::join(kernels, ", "), " (default: ", kernels.back(), ")"))
       ->transform(one_of(kernels));
   app.add_option("--ple", a.ple, "where the n-gram table lives: disk (read as needed) or ram")
       ->capture_default_str()
@@ -245,6 +248,8 @@ void add_verify(CLI::App& root, VerifyArguments& a) {
   app.add_option("--budget", a.budget, "seconds; what does not fit is said")
       ->capture_default_str()
       ->transform(number(0.001, 1e9));
+  app.add_option("--longest", a.longest, "longest text in tokens (default: what the budget allows)")
+      ->transform(number<int64_t>(24));
   app.add_option("--seed", a.seed, "of texts, cuts and faults")->capture_default_str()->transform(number<uint64_t>(0));
   app.add_flag("--json", a.json, "print JSON");
 }

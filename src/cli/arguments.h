@@ -14,7 +14,7 @@ namespace evros::cli {
 /// How a model is opened and run; shared by every command that runs one.
 struct ModelArguments {
   std::string model;  // empty: the bundled model
-  std::string numerics = "N1", kv = "f16", kernels;
+  std::string numerics = "N1", kv = "f16", kernels, device = "cpu";
   int threads = 0;
   int64_t context = 0;
   int32_t chunk = 128;
@@ -95,7 +95,8 @@ struct PerplexityArguments {
 
 struct VerifyArguments {
   ModelArguments model;
-  double budget = 60;  // seconds
+  double budget = 60;   // seconds
+  int64_t longest = 0;  // tokens; 0: what the budget allows
   uint64_t seed = 1;
   bool json = false;
 };

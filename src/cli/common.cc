@@ -31,6 +31,8 @@ engine::EngineOptions engine_options(const ModelArguments& a) {
   options.numerics = a.numerics;
   options.kv = a.kv;
   options.kernels = a.kernels;
+  options.device = a.device;
+  options.notice = [](const std::string& sentence) { std::fprintf(stderr, "evros: %s\n", sentence.c_str()); };
   options.threads = a.threads;
   options.context = a.context;
   options.chunk = a.chunk;

@@ -60,6 +60,7 @@ class Forward {
   std::vector<int32_t> ids_, row_sequence_, last_row_sequence_;
   std::vector<int64_t> row_position_, last_position_, history_, position_;
   std::vector<kernels::SequenceRows> sequence_, last_sequence_;
+  std::vector<const std::byte*> pages_;
 };
 
 }  // namespace evros::engine

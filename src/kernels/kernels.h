@@ -60,7 +60,7 @@ struct SequenceRows {
   int64_t position;          // == its public frontier
   const std::byte* bank_in;  // the public bank (never written)
   std::byte* bank_out;       // the private bank
-  std::byte* const* pages;   // page p holds positions [p * page_tokens, (p + 1) * page_tokens)
+  std::byte* const* pages;   // device memory as well: page p holds positions [p * page_tokens, (p + 1) * page_tokens)
 };
 
 struct Batch {

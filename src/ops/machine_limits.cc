@@ -160,8 +160,10 @@ Result<MachineLimits> MachineLimits::create(io::Io& io, int threads) {
   MachineLimits limits(io, threads);
   limits.cache_bytes_ = last_level_cache(io);
   uint64_t bytes = std::max(kLeastBuffer, 4 * limits.cache_bytes_ + (64u << 20));
-  if (const uint64_t available = available_memory(io); available > 0) bytes = std::min(bytes, available / 4);
-  limits.buffer_.resize(bytes / sizeof(uint64_t), 1);
+  if (const uint64_t available = available_memory(io); available > 0) bytes = std::min(bytes, available / 4 / 64 * 64);
+  limits.host_ = device::make_host_device(1);
+  EVROS_ASSIGN(limits.buffer_, limits.host_->allocate(bytes, "measuring the speed of memory"));
+  EVROS_TRY(limits.host_->fill(limits.buffer_.data(), 1, bytes));
   for (const int n : {1, threads}) limits.pools_.push_back(std::make_unique<device::Pool>(n));
   double best = 0;
   for (size_t order = 0; order < std::size(kOrders); ++order) {
@@ -174,9 +176,11 @@ Result<MachineLimits> MachineLimits::create(io::Io& io, int threads) {
 double MachineLimits::read_in(size_t order, int threads) const {
   CHECK(threads == 1 || threads == threads_);
   const uint64_t start = io_->now_ns();
-  pools_[threads == 1 ? 0 : 1]->parallel(static_cast<int64_t>(buffer_.size()), [&](int64_t begin, int64_t end) {
-    sink = kOrders[order](buffer_.data() + begin, buffer_.data() + end);
-  });
+  pools_[threads == 1 ? 0 : 1]->parallel(static_cast<int64_t>(buffer_bytes() / sizeof(uint64_t)),
+                                         [&](int64_t begin, int64_t end) {
+                                           const auto* words = buffer_.as<const uint64_t>();
+                                           sink = kOrders[order](words + begin, words + end);
+                                         });
   return static_cast<double>(buffer_bytes()) * 1e9 / static_cast<double>(std::max<uint64_t>(io_->now_ns() - start, 1));
 }
 
@@ -194,6 +198,22 @@ double MachineLimits::int8_rate() const {
     const auto ns = static_cast<double>(std::max<uint64_t>(io_->now_ns() - start, 1));
     const double products = kernel.products_per_step * static_cast<double>(kInt8Steps) * pool.threads();
     best = std::max(best, 2 * products * 1e9 / ns);
+  }
+  return best;
+}
+
+Result<double> copy_rate(device::Device& device, io::Io& clock, uint64_t bytes) {
+  constexpr int kTries = 4;
+  EVROS_ASSIGN(const device::Buffer from, device.allocate(bytes, "measuring its memory"));
+  EVROS_ASSIGN(const device::Buffer to, device.allocate(bytes, "measuring its memory"));
+  EVROS_TRY(device.fill(from.data(), 1, bytes));
+  double best = 0;
+  for (int i = 0; i < kTries; ++i) {
+    EVROS_TRY(device.finish());
+    const uint64_t began = clock.now_ns();
+    EVROS_TRY(device.copy(to.data(), from.data(), bytes));
+    EVROS_TRY(device.finish());
+    best = std::max(best, 2 * static_cast<double>(bytes) / (static_cast<double>(clock.now_ns() - began) * 1e-9));
   }
   return best;
 }

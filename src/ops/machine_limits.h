@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "device/device.h"
+#include "device/device.h"
 #include "device/pool.h"
 #include "io/io.h"
 
@@ -25,6 +27,9 @@ uint64_t available_memory(io::Io& io);
 
 /// Bytes of the largest cache of the first core, as /sys has it; 0 when nobody says.
 uint64_t last_level_cache(io::Io& io);
+
+/// Bytes a second that a copy of `bytes` within the device's memory moves, read and written ones counted; the best of a few.
+Result<double> copy_rate(device::Device& device, io::Io& clock, uint64_t bytes);
 
 /// One thread at a time.
 class MachineLimits {
@@ -45,7 +50,7 @@ class MachineLimits {
   static const char* int8_kernel();
 
   int threads() const { return threads_; }
-  uint64_t buffer_bytes() const { return buffer_.size() * sizeof(uint64_t); }
+  uint64_t buffer_bytes() const { return buffer_.bytes(); }
   uint64_t cache_bytes() const { return cache_bytes_; }
   /// Is the buffer large enough for read() to speak of memory?
   bool beyond_cache() const { return buffer_bytes() > 4 * cache_bytes_; }
@@ -59,7 +64,8 @@ class MachineLimits {
   int threads_;
   size_t order_ = 0;
   uint64_t cache_bytes_ = 0;
-  std::vector<uint64_t> buffer_;
+  std::unique_ptr<device::Device> host_;
+  device::Buffer buffer_;  // of host_: memory of the same kind as weights have, huge pages included
   std::vector<std::unique_ptr<device::Pool>> pools_;  // of 1 and of threads_
 };
 
