@@ -1,10 +1,9 @@
 # The CUDA backend (option EVROS_CUDA): one shared library, opened at run time, so that the program itself starts on machines
 # without a driver. Built from src/kernels/cuda and src/device/cuda, beside the program. Its test programs are built here too
-# and run by tools/gpu_check.sh, on machines with a GPU: evros_cuda_bits (src/kernels/cuda/*_test.cc) and evros_cuda_lost.
+# and run by tools/gpu_check.sh, on machines with a GPU: evros_cuda_bits (the kernels) and evros_cuda_lost.
 file(GLOB_RECURSE evros_cuda_sources CONFIGURE_DEPENDS
      ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cc ${CMAKE_SOURCE_DIR}/src/device/cuda/*.cu)
 list(FILTER evros_cuda_sources EXCLUDE REGEX "_(test|fuzz)\\.(cc|cu)$")
-file(GLOB evros_cuda_bits_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*_test.cc)
 
 # Before enable_language: unset, CMake 3.25 would take 75; plain 90a would embed PTX as well.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
@@ -55,11 +54,19 @@ if(EVROS_TESTS)
                  $<TARGET_OBJECTS:evros_cuda_objects>)
   evros_cuda_target(evros_cuda_lost)
   target_link_libraries(evros_cuda_lost PRIVATE engine)
-  if(evros_cuda_bits_sources)
-    add_executable(evros_cuda_bits ${evros_cuda_bits_sources})
-    target_link_libraries(evros_cuda_bits PRIVATE kernels device format GTest::gtest_main)
-    target_compile_definitions(evros_cuda_bits PRIVATE EVROS_SOURCE_DIR="${CMAKE_SOURCE_DIR}" EVROS_BINARY_DIR="${CMAKE_BINARY_DIR}")
-    target_link_options(evros_cuda_bits PRIVATE -static-libstdc++ -static-libgcc)
-    add_dependencies(evros_cuda_bits evros_cuda)
-  endif()
+endif()
+
+# The tests of the host's tables and those of src/kernels/cuda, with the CUDA table. The kernels are linked in, and everything else
+# but the driver and glibc.
+if(TARGET kernels_test)
+  find_package(CUDAToolkit REQUIRED)
+  add_executable(evros_cuda_bits ${CMAKE_SOURCE_DIR}/src/kernels/cuda/gpu_test.cc
+                 ${CMAKE_SOURCE_DIR}/src/kernels/cuda/bits_test.cc $<TARGET_OBJECTS:evros_cuda_objects>
+                 "$<FILTER:$<TARGET_OBJECTS:kernels_test>,INCLUDE,/kernels/(ref|cpu)/>")
+  set_target_properties(evros_cuda_bits PROPERTIES LINKER_LANGUAGE CXX)
+  target_include_directories(evros_cuda_bits SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+  target_link_libraries(evros_cuda_bits PRIVATE kernels device format GTest::gtest CUDA::cudart_static)
+  target_link_options(evros_cuda_bits PRIVATE -static-libstdc++ -static-libgcc)
+  add_test(NAME evros_cuda_bits COMMAND evros_cuda_bits)  # says so in one line where there is no GPU
+  add_dependencies(evros_tests evros_cuda_bits)
 endif()

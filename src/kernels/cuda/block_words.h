@@ -9,13 +9,6 @@
 namespace evros::kernels {
 inline namespace EVROS_ISA {
 
-/// A word of a strip. Words of a strip of odd width, or behind one, lie on even addresses only.
-__device__ inline uint32_t load_word(const std::byte* at, bool aligned) {
-  if (aligned) return *reinterpret_cast<const uint32_t*>(at);
-  const uint16_t* halves = reinterpret_cast<const uint16_t*>(at);
-  return halves[0] | (static_cast<uint32_t>(halves[1]) << 16);
-}
-
 /// One lane's block.
 template <typename Codec>
 struct BlockWords {
@@ -23,7 +16,9 @@ struct BlockWords {
   static constexpr int kWords = Codec::kBytes / 4;
   uint32_t half, word[kWords];
 
-  __device__ void load(const Strip& strip, int64_t lane, int64_t block, bool aligned) {
+  /// `aligned`: the strip's words lie on addresses that are multiples of four; else, in a strip of odd width or behind one,
+  /// on even addresses.
+  __device__ void load(const Strip& strip, int lane, int64_t block, bool aligned) {
     const std::byte* in = strip.data + block * Codec::kBytes * strip.width;
     half = 0;
     if constexpr (kHalf) {
@@ -31,8 +26,16 @@ struct BlockWords {
       in += 2 * strip.width;
     }
     in += 4 * lane;
-    EVROS_UNROLL
-    for (int i = 0; i < kWords; ++i) word[i] = load_word(in + int64_t{4} * i * strip.width, aligned);
+    if (aligned) {
+      EVROS_UNROLL
+      for (int i = 0; i < kWords; ++i) word[i] = *reinterpret_cast<const uint32_t*>(in + 4 * i * strip.width);
+    } else {
+      EVROS_UNROLL
+      for (int i = 0; i < kWords; ++i) {
+        const uint16_t* halves = reinterpret_cast<const uint16_t*>(in + 4 * i * strip.width);
+        word[i] = halves[0] | (static_cast<uint32_t>(halves[1]) << 16);
+      }
+    }
   }
 
   /// Byte `at` of the block without its 16-bit piece.

@@ -56,7 +56,7 @@ struct Product {
 
 /// Blocks are (place in the order, strip); of an expert's places every kTokens-th has work, for the pairs from it on.
 template <typename Codec, bool kIntegers, int kTokens>
-__global__ void __launch_bounds__(kWarp* kProductWarps) expert_kernel(ExpertsArgs a, Product product) {
+__global__ void __launch_bounds__(kWarp* kProductWarps<kTokens>) expert_kernel(ExpertsArgs a, Product product) {
   const int64_t strips = round_up_div(product.w.rows, kStripRows), place = blockIdx.x / strips;
   int64_t pair = place, expert, count = 1;
   if (product.sorted) {
@@ -73,20 +73,25 @@ __global__ void __launch_bounds__(kWarp* kProductWarps) expert_kernel(ExpertsArg
   EVROS_UNROLL
   for (int t = 0; t < kTokens; ++t) {
     const int64_t mine = t == 0 || t >= count ? pair : a.order[place + t];
-    columns.in[t] = mine / product.pairs_per_x;
-    columns.out[t] = mine;
+    columns.in[t] = static_cast<int32_t>(mine / product.pairs_per_x);
+    columns.out[t] = static_cast<int32_t>(mine);
   }
   Matrix w = product.w;
   w.data += expert * product.expert_bytes;
   multiply_strip<Codec, kIntegers>(w, blockIdx.x % strips, columns);
 }
 
+template <typename Codec, bool kIntegers, int kTokens>
+void launch_product(device::Queue& queue, const ExpertsArgs& a, int64_t pairs, const Product& product) {
+  launch(queue, pairs * round_up_div(product.w.rows, kStripRows), product_threads<kTokens>(product.w.cols),
+         expert_kernel<Codec, kIntegers, kTokens>, a, product);
+}
+
 template <typename Codec, bool kIntegers>
 void multiply_as(device::Queue& queue, const ExpertsArgs& a, int64_t pairs, const Product& product) {
-  const auto kernel = !product.sorted                  ? expert_kernel<Codec, kIntegers, 1>
-                      : pairs < int64_t{8} * a.experts ? expert_kernel<Codec, kIntegers, 4>
-                                                       : expert_kernel<Codec, kIntegers, 8>;
-  launch(queue, pairs * round_up_div(product.w.rows, kStripRows), product_threads(product.w.cols), kernel, a, product);
+  if (!product.sorted) return launch_product<Codec, kIntegers, 1>(queue, a, pairs, product);
+  if (pairs < int64_t{8} * a.experts) return launch_product<Codec, kIntegers, 4>(queue, a, pairs, product);
+  launch_product<Codec, kIntegers, 8>(queue, a, pairs, product);
 }
 
 bool takes_integers(format::TensorType type) {

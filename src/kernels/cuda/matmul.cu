@@ -8,20 +8,21 @@ namespace {
 
 /// Blocks of one strip lie side by side, so that its weights come from the cache after the first.
 template <typename Codec, bool kIntegers, int kTokens>
-__global__ void __launch_bounds__(kWarp* kProductWarps) matmul_kernel(Batch batch, MatmulArgs a) {
+__global__ void __launch_bounds__(kWarp* kProductWarps<kTokens>) matmul_kernel(Batch batch, MatmulArgs a) {
   const int64_t tiles = round_up_div(batch.rows, kTokens), index = blockIdx.x / tiles,
                 first = blockIdx.x % tiles * kTokens;
   Columns<kTokens> columns{
       a.x, a.x_stride, a.xq.segments, a.y, a.y_stride, static_cast<int>(smaller(kTokens, batch.rows - first)), {}, {}};
   EVROS_UNROLL
-  for (int t = 0; t < kTokens; ++t) columns.in[t] = columns.out[t] = first + (t < columns.count ? t : 0);
+  for (int t = 0; t < kTokens; ++t)
+    columns.in[t] = columns.out[t] = static_cast<int32_t>(first + (t < columns.count ? t : 0));
   multiply_strip<Codec, kIntegers>(a.w, index, columns);
 }
 
 template <typename Codec, bool kIntegers, int kTokens>
 void launch_matmul(device::Queue& queue, const Batch& batch, const MatmulArgs& a) {
   const int64_t blocks = round_up_div(a.w.rows, kStripRows) * round_up_div(batch.rows, kTokens);
-  launch(queue, blocks, product_threads(a.w.cols), matmul_kernel<Codec, kIntegers, kTokens>, batch, a);
+  launch(queue, blocks, product_threads<kTokens>(a.w.cols), matmul_kernel<Codec, kIntegers, kTokens>, batch, a);
 }
 
 template <typename Codec, bool kIntegers>

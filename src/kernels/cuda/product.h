@@ -8,13 +8,15 @@
 namespace evros::kernels {
 inline namespace EVROS_ISA {
 
-constexpr int kProductWarps = 16;  // of a block, at most
-constexpr int kRound = 32;         // segments whose sums are in shared memory at a time
+/// Warps of a block, at most. More rows of activations need more registers a thread.
+template <int kTokens>
+constexpr int kProductWarps = kTokens == 1 ? 16 : 8;
+constexpr int kRound = 32;  // segments whose sums are in shared memory at a time
 
 /// Threads of a block for rows of k elements.
-inline int product_threads(int64_t k) {
-  const int64_t segments = quant_segments(k);
-  return static_cast<int>(kWarp * (segments < kProductWarps ? segments : kProductWarps));
+template <int kTokens>
+int product_threads(int64_t k) {
+  return static_cast<int>(kWarp * smaller(quant_segments(k), kProductWarps<kTokens>));
 }
 
 /// The rows of activations and of outputs that a block works on: `count` of kTokens.
@@ -26,39 +28,50 @@ struct Columns {
   float* y;               // of the whole matrix
   int64_t y_stride;
   int count;
-  int64_t in[kTokens], out[kTokens];  // numbers of rows; those from `count` on repeat the first
+  int32_t in[kTokens], out[kTokens];  // numbers of rows; those from `count` on repeat the first
 };
 
-/// Segment `segment` of the integer chain: `groups_of_32` groups of activations.
+/// One block of the integer chain, whose first element is `first` of the segment.
 template <typename Codec, int kTokens>
-__device__ void integer_segment(const Strip& strip, int64_t lane, bool aligned, int64_t segment, int64_t segments,
-                                int groups_of_32, const Columns<kTokens>& columns, float (&acc)[kTokens]) {
-  constexpr int kBlocks = static_cast<int>(kSegment) / Codec::kBlock;
-  BlockWords<Codec> block[kBlocks];  // all loads before the first use
+__device__ void add_block(const BlockWords<Codec>& block, int first, int64_t segment, int64_t segments,
+                          const Columns<kTokens>& columns, float (&acc)[kTokens]) {
   EVROS_UNROLL
-  for (int b = 0; b < kBlocks; ++b) {
-    if (b * Codec::kBlock < 32 * groups_of_32) block[b].load(strip, lane, segment * kBlocks + b, aligned);
-  }
-  EVROS_UNROLL
-  for (int b = 0; b < kBlocks; ++b) {
-    if (b * Codec::kBlock >= 32 * groups_of_32) continue;
+  for (int g = 0; g < Codec::kBlock / Codec::kGroup; ++g) {
+    GroupWords<Codec> group;
+    group_of(block, g, group);
+    const int at = first + g * Codec::kGroup;
     EVROS_UNROLL
-    for (int g = 0; g < Codec::kBlock / Codec::kGroup; ++g) {
-      GroupWords<Codec> group;
-      group_of(block[b], g, group);
-      const int at = b * Codec::kBlock + g * Codec::kGroup;
-      EVROS_UNROLL
-      for (int t = 0; t < kTokens; ++t) {
-        const QuantSegment& x = columns.q[columns.in[t] * segments + segment];
-        const float d = x.d[at / 32];
-        int32_t sum = 0;
-        if constexpr (Codec::kMinimum || kOffset<Codec> != 0) {
-          sum = x.sum[at / 16];
-          if constexpr (Codec::kGroup == 32) sum += x.sum[at / 16 + 1];
-        }
-        acc[t] = fma(group.scale * d, static_cast<float>(group_dot(group, x, at, sum)), acc[t]);
-        if constexpr (Codec::kMinimum) acc[t] = fma(-(group.minimum * d), static_cast<float>(sum), acc[t]);
+    for (int t = 0; t < kTokens; ++t) {
+      const QuantSegment& x = columns.q[columns.in[t] * segments + segment];
+      const float d = x.d[at / 32];
+      int32_t sum = 0;
+      if constexpr (Codec::kMinimum || kOffset<Codec> != 0) {
+        sum = x.sum[at / 16];
+        if constexpr (Codec::kGroup == 32) sum += x.sum[at / 16 + 1];
       }
+      acc[t] = fma(group.scale * d, static_cast<float>(group_dot(group, x, at, sum)), acc[t]);
+      if constexpr (Codec::kMinimum) acc[t] = fma(-(group.minimum * d), static_cast<float>(sum), acc[t]);
+    }
+  }
+}
+
+/// Segment `segment` of the integer chain, `n` elements. For one row of activations all of the segment's weights are on their
+/// way before the first is used; with more rows there is work to hide the wait, and registers are scarce.
+template <typename Codec, int kTokens>
+__device__ void integer_segment(const Strip& strip, int lane, bool aligned, int64_t segment, int64_t segments, int n,
+                                const Columns<kTokens>& columns, float (&acc)[kTokens]) {
+  constexpr int kBlocks = static_cast<int>(kSegment) / Codec::kBlock;
+  constexpr int kAhead = kTokens == 1 || kBlocks == 1 ? kBlocks : 2;
+  for (int b0 = 0; b0 * Codec::kBlock < n; b0 += kAhead) {
+    BlockWords<Codec> block[kAhead];
+    EVROS_UNROLL
+    for (int b = 0; b < kAhead; ++b) {
+      if ((b0 + b) * Codec::kBlock < n) block[b].load(strip, lane, segment * kBlocks + b0 + b, aligned);
+    }
+    EVROS_UNROLL
+    for (int b = 0; b < kAhead; ++b) {
+      const int first = (b0 + b) * Codec::kBlock;
+      if (first < n) add_block(block[b], first, segment, segments, columns, acc);
     }
   }
 }
@@ -118,7 +131,7 @@ __device__ void multiply_strip(const Matrix& w, int64_t index, const Columns<kTo
       float acc[kTokens] = {};
       const int64_t begin = s * kSegment, end = smaller(begin + kSegment, w.cols);
       if constexpr (kIntegers) {
-        integer_segment<Codec>(strip, source, aligned, s, segments, static_cast<int>((end - begin) / 32), columns, acc);
+        integer_segment<Codec>(strip, source, aligned, s, segments, static_cast<int>(end - begin), columns, acc);
       } else {
         float_segment<Codec>(w.type, strip, source, begin, end, columns, acc);
       }
@@ -126,8 +139,10 @@ __device__ void multiply_strip(const Matrix& w, int64_t index, const Columns<kTo
       for (int t = 0; t < kTokens; ++t) part[s - s0][t][lane] = acc[t];
     }
     __syncthreads();
-    for (int t = warp; t < columns.count && lane < strip.width; t += warps) {
-      float& y = columns.y[columns.out[t] * columns.y_stride + index * kStripRows + lane];
+    EVROS_UNROLL
+    for (int t = 0; t < kTokens; ++t) {  // unrolled, because an index known late would put the columns out of registers
+      if (t % warps != warp || t >= columns.count || lane >= strip.width) continue;
+      float& y = columns.y[int64_t{columns.out[t]} * columns.y_stride + index * kStripRows + lane];
       float sum = s0 == 0 ? part[0][t][lane] : y + part[0][t][lane];
       for (int64_t s = s0 + 1; s < s1; ++s) sum += part[s - s0][t][lane];
       y = sum;
