@@ -7,7 +7,7 @@ import unittest
 EVROS = os.environ["EVROS"]
 SOURCES = os.environ["EVROS_SOURCE_DIR"]
 BUNDLED = os.path.join(os.path.dirname(EVROS), "evros-tiny.gguf")
-MICRO = os.path.join(SOURCES, "tests/data/micro/hf")
+MICRO = os.path.join(os.environ["EVROS_BINARY_DIR"], "micro", "hf")
 TINY = os.path.join(SOURCES, "models/evros-tiny")
 
 

@@ -26,7 +26,8 @@ CLI::Option* add_tokens(CLI::App& app, const std::string& name, std::vector<int3
 void add_model(CLI::App& app, ModelArguments& a) {
   const std::vector<std::string> kernels = engine::kernel_names();
   app.add_option("MODEL", a.model, kModelHelp)->check(not_empty());
-  app.add_option("--ctx", a.context, "longest session in tokens (default: the model's, at most 32768)")
+  app.add_option("--ctx", a.context,
+                 "longest session in tokens (default: the model's, at most 32768, or what fits in memory)")
       ->transform(number<int64_t>(1));
   app.add_option("--kv", a.kv, "type of the K/V cache: f32, f16, bf16")
       ->capture_default_str()
@@ -50,6 +51,8 @@ void add_model(CLI::App& app, ModelArguments& a) {
   app.add_option("--ple-memory-mb", a.ple_memory_mb, "memory for table rows with --ple disk")
       ->capture_default_str()
       ->transform(number<uint64_t>(1, 1 << 20));
+  app.add_option("--memory-mb", a.memory_mb, "MiB that the process may use in all (default: what is measured)")
+      ->transform(number<uint64_t>(1, uint64_t{1} << 32));
 }
 
 /// ID=VALUE, such as 42=-1.5.

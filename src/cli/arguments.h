@@ -20,6 +20,7 @@ struct ModelArguments {
   int32_t chunk = 128;
   std::string ple = "disk";  // or "ram"
   uint64_t ple_memory_mb = 64;
+  uint64_t memory_mb = 0;  // 0: what is measured
 };
 
 struct RunArguments {

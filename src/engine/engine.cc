@@ -81,6 +81,8 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device:
   EVROS_ASSIGN(impl->model.numerics.float_activations, model::parse_float_activations(options.numerics));
   EVROS_ASSIGN(impl->file, format::open_model(io, path));
   EVROS_ASSIGN(impl->info.plan, make_plan(*impl->file, options));
+  if (options.on_plan) options.on_plan(impl->info.plan);
+  if (device->host_addressable()) EVROS_TRY(check_fits(impl->info.plan));
   impl->model.hyper = impl->file->hyper();
   impl->model.state = model::make_state_layout(impl->model.hyper, impl->model.numerics.kv);
   EVROS_TRY(choose_kernels(*device, options.kernels));
@@ -116,6 +118,7 @@ Result<Engine::Impl::Residence> Engine::Impl::move_to(std::unique_ptr<device::De
   }
   EVROS_ASSIGN(home.forward, Forward::create(model, table.get(), *home.device, info.plan.pass));
   home.weights = std::make_unique<WeightLoader>(*file, *home.device, device::thread_count(options.threads));
+  if (lost == nullptr) home.weights->report_to(options.progress, info.plan.weight_bytes);  // it is load()'s alone
   EVROS_ASSIGN(model.weights, model::bind(model.hyper, options.draft_head, *home.weights));
   home.weights->finish();
   return home;
