@@ -16,9 +16,9 @@ namespace evros::kernels {
 inline namespace EVROS_ISA {
 
 /// Calls use.operator()<Codec>() for the codec of a type: the one place that knows all formats. The caller has asked
-/// can_multiply().
+/// can_multiply(). Host code only.
 template <typename Use>
-EVROS_INLINE void with_codec(format::TensorType type, const Use& use) {
+inline __attribute__((always_inline)) void with_codec(format::TensorType type, const Use& use) {
   switch (type) {
     case format::TensorType::f32:
       return use.template operator()<F32>();
