@@ -24,7 +24,7 @@ constexpr std::string_view kRequests[] = {
 TEST(HttpReader, PortionsOfTheStreamDoNotChangeTheRequests) {
   std::string stream;
   for (const std::string_view request : kRequests) stream += std::string(request) + "\r\n";  // an empty line between
-  const auto whole = read_all(stream, [&] { return stream.size(); });
+  const auto whole = read_all(stream, [&text = stream] { return text.size(); });
   ASSERT_EQ(whole.size(), std::size(kRequests));
   EXPECT_EQ(whole[1], "POST /c \nhost=h\ncontent-length=5\nx-long=a value\n\n12345");
   EXPECT_EQ(whole[3], "POST /e \nhost=h\ntransfer-encoding=Chunked\n\nabc0123456789");
@@ -57,7 +57,7 @@ TEST(HttpReader, RefusalsDoNotDependOnThePortions) {
       {"GET / HTTP/1.1\r\nHost: h\r\n" + std::string(995, 'x') + ": 1\r\n\r\n", "431"},
   };
   for (const auto& [stream, status] : cases) {
-    EXPECT_EQ(read_all(stream, [&] { return stream.size(); }), std::vector<std::string>{status})
+    EXPECT_EQ(read_all(stream, [&text = stream] { return text.size(); }), std::vector<std::string>{status})
         << stream.substr(0, 90);
     EXPECT_EQ(read_all(stream, [] { return 1; }), std::vector<std::string>{status}) << stream.substr(0, 90);
   }
