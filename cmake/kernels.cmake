@@ -60,3 +60,15 @@ if(TARGET kernels AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     endif()
   endif()
 endif()
+
+# The CUDA kernels on machines without a GPU: the same sources run by src/kernels/cuda/emulate.h, under the tests of the host's
+# tables. Its coroutines are more than sanitizers follow.
+if(TARGET kernels_test AND NOT EVROS_SANITIZE)
+  set(emulated ${CMAKE_SOURCE_DIR}/src/kernels/cuda/emulated_test.cc)
+  set_source_files_properties(${emulated} PROPERTIES COMPILE_DEFINITIONS "EVROS_ISA=cuda;EVROS_EMULATE_CUDA"
+                              COMPILE_OPTIONS "-O2;-fno-strict-aliasing")
+  evros_test_program(kernels_cuda_emulated_test
+    SOURCES ${emulated} ${CMAKE_SOURCE_DIR}/src/kernels/cuda/bits_test.cc
+            "$<FILTER:$<TARGET_OBJECTS:kernels_test>,INCLUDE,/kernels/(ref|cpu)/>"
+    LIBS kernels device format)
+endif()

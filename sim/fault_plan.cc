@@ -7,6 +7,8 @@ namespace evros::sim {
 
 std::string_view fault_name(FaultKind kind) {
   switch (kind) {
+    case FaultKind::loss:
+      return "loss";
     case FaultKind::allocate:
       return "allocate";
     case FaultKind::upload:

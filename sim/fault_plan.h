@@ -9,7 +9,7 @@
 //            target. A launch is refused. A launch runs, leaves rubbish that is finite, and its failure surfaces at the
 //            next finish(). A status word is set after a stage, a bit that no kernel knows included. A value of a
 //            stage's output becomes NaN, +inf or -inf, in the first or the last row. Somebody cancels, between any two
-//            stages.
+//            stages. The device is lost, with everything on it, before any of its calls (loss_test.cc).
 //   files    open fails. A read fails; ends early and leaves rubbish in the first half of its target; comes late.
 //   Create,
 //            write (half of it done), truncate, sync, rename, remove and the sync of a folder fail.
@@ -27,7 +27,7 @@
 // is refused.
 //
 // Not in the model: memory of the host or of a device that changes after the finite check has read it, kernels that
-// write wrong finite values, exceptions of worker threads, a device whose context is lost with all its memory.
+// write wrong finite values, exceptions of worker threads.
 #pragma once
 
 #include <array>
@@ -41,6 +41,7 @@ namespace evros::sim {
 
 enum class FaultKind : uint8_t {
   // device
+  loss,  // of the device and all its memory, before one of its calls; for good
   allocate,
   upload,
   download,

@@ -9,12 +9,24 @@ namespace {
 
 // 0x3F3F3F3F is 0.75 as a float: finite and harmless, so that no finite check saves a result that was never computed.
 constexpr uint8_t kRubbish = 0x3F;
+constexpr uint8_t kGone = 0xFF;  // NaN in every type: nobody takes it for what was there
 
 Error injected(FaultKind kind) { return {Code::device, cat("injected: ", fault_name(kind), " failed")}; }
 
 }  // namespace
 
+Status FaultyDevice::alive() {
+  if (!gone_ && !faults_.fires(FaultKind::loss)) return {};
+  if (!gone_) {
+    gone_ = true;
+    const std::lock_guard lock(mutex_);
+    for (const auto& [data, memory] : memory_) EVROS_TRY(inner_->fill(data, kGone, memory.bytes()));
+  }
+  return Error{Code::device, cat(name(), " is lost: injected")};
+}
+
 Result<device::Buffer> FaultyDevice::allocate(uint64_t bytes, std::string_view what) {
+  EVROS_TRY(alive());
   if (faults_.fires(FaultKind::allocate)) {
     return Error{Code::out_of_memory, cat("injected: the device has no ", bytes, " bytes of memory for ", what)};
   }
@@ -33,30 +45,35 @@ void FaultyDevice::free(std::byte* data, uint64_t) noexcept {
 }
 
 Status FaultyDevice::upload(std::byte* to, std::span<const std::byte> from) {
+  EVROS_TRY(alive());
   if (!faults_.fires(FaultKind::upload)) return inner_->upload(to, from);
   EVROS_TRY(inner_->fill(to, kRubbish, from.size() / 2));
   return injected(FaultKind::upload);
 }
 
 Status FaultyDevice::download(std::span<std::byte> to, const std::byte* from) {
+  EVROS_TRY(alive());
   if (!faults_.fires(FaultKind::download)) return inner_->download(to, from);
   std::fill_n(to.begin(), to.size() / 2, std::byte{kRubbish});
   return injected(FaultKind::download);
 }
 
 Status FaultyDevice::copy(std::byte* to, const std::byte* from, uint64_t bytes) {
+  EVROS_TRY(alive());
   if (!faults_.fires(FaultKind::copy)) return inner_->copy(to, from, bytes);
   EVROS_TRY(inner_->fill(to, kRubbish, bytes / 2));
   return injected(FaultKind::copy);
 }
 
 Status FaultyDevice::fill(std::byte* to, uint8_t value, uint64_t bytes) {
+  EVROS_TRY(alive());
   if (!faults_.fires(FaultKind::fill)) return inner_->fill(to, value, bytes);
   EVROS_TRY(inner_->fill(to, kRubbish, bytes / 2));
   return injected(FaultKind::fill);
 }
 
 Status FaultyDevice::launch(const device::StageInfo& stage, const std::function<void(device::Queue&)>& body) {
+  EVROS_TRY(alive());
   if (faults_.fires(FaultKind::launch)) {
     return Error{Code::device, cat("injected: the launch of ", stage.name, " was refused")};
   }
@@ -66,7 +83,7 @@ Status FaultyDevice::launch(const device::StageInfo& stage, const std::function<
 
 Status FaultyDevice::after_launch(const device::StageInfo& stage) {
   if (faults_.fires(FaultKind::completion)) {
-    lost_ = true;
+    untold_ = true;
     for (const device::StageOutput& block : stage.outputs) {
       for (int64_t row = 0; row < block.rows; ++row) {
         EVROS_TRY(inner_->fill(reinterpret_cast<std::byte*>(block.data + row * block.stride), kRubbish,
@@ -96,8 +113,9 @@ Status FaultyDevice::set_status(std::span<uint32_t> words) {
 }
 
 Status FaultyDevice::finish() {
+  EVROS_TRY(alive());
   EVROS_TRY(inner_->finish());
-  if (!std::exchange(lost_, false)) return {};
+  if (!std::exchange(untold_, false)) return {};
   return injected(FaultKind::completion);
 }
 

@@ -19,6 +19,8 @@ class FaultyDevice : public device::Device {
 
   std::string_view name() const override { return inner_->name(); }
   bool host_addressable() const override { return inner_->host_addressable(); }
+  const kernels::Kernels* kernels() const override { return inner_->kernels(); }
+  bool lost() const override { return gone_ || inner_->lost(); }
   Result<device::Buffer> allocate(uint64_t bytes, std::string_view what) override;
   void free(std::byte* data, uint64_t bytes) noexcept override;
   Status upload(std::byte* to, std::span<const std::byte> from) override;
@@ -33,6 +35,8 @@ class FaultyDevice : public device::Device {
   device::Device& inner() { return *inner_; }
 
  private:
+  /// Error for good once the plan has taken the device away, with all that lay on it.
+  Status alive();
   Status after_launch(const device::StageInfo& stage);
   Status set_status(std::span<uint32_t> words);
 
@@ -41,7 +45,8 @@ class FaultyDevice : public device::Device {
   Held* held_;
   std::mutex mutex_;
   std::map<std::byte*, device::Buffer> memory_;  // of the device underneath
-  bool lost_ = false;                            // a launch failed and nobody has been told yet
+  bool untold_ = false;                          // a launch failed and nobody has been told yet
+  bool gone_ = false;
 };
 
 }  // namespace evros::sim

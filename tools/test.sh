@@ -150,6 +150,16 @@ run_fuzzers() {  # SECONDS
   passed=$((passed + $(wc -l <build/fuzz/fuzzers.txt)))
 }
 
+# The CUDA library, for sm_90a; what it computes is checked by tools/gpu_check.sh on machines with a GPU.
+compile_cuda() {
+  if ! command -v nvcc >/dev/null && [ ! -x /usr/local/cuda/bin/nvcc ]; then
+    echo "cuda: not compiled, this machine has no nvcc"
+    return
+  fi
+  quietly cmake --preset cuda
+  quietly cmake --build build/cuda -j "$jobs" --target evros_cuda
+}
+
 exhaustive() {
   quietly cmake --preset release
   quietly cmake --build build/release -j "$jobs" --target kernels_test
@@ -167,6 +177,7 @@ case "${1:-ci}" in
     step "model of publication" check_model
     preset release '*'
     step "aarch64" check_aarch64
+    step "cuda: compile" compile_cuda
     step "mutants" check_mutants --ci
     preset clang '*'
     EVROS_SIM_SECONDS=5 preset asan '-*Slow*'

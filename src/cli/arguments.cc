@@ -35,10 +35,15 @@ void add_model(CLI::App& app, ModelArguments& a) {
   app.add_option("--numerics", a.numerics, "N1, or N1-f32: quantised weights with float activations")
       ->capture_default_str()
       ->transform(one_of({"N1", "N1-f32"}));
+  app.add_option("--device", a.device,
+                 "where it runs: cpu, cuda (the GPU, or an error), or auto (the GPU if there is one)")
+      ->capture_default_str()
+      ->transform(one_of({"cpu", "cuda", "auto"}));
   app.add_option("--threads", a.threads, "threads (default: one per core)")->transform(number(1, 1024));
   app.add_option("--chunk", a.chunk, "tokens in one chunk at most")->capture_default_str()->transform(number(1, 65536));
-  app.add_option("--kernels", a.kernels,
-                 cat("kernel table by name: ", CLI::detail::join(kernels, ", "), " (default: ", kernels.back(), ")"))
+  app.add_option(
+         "--kernels", a.kernels,
+         cat("kernel table of the CPU by name: ", CLI::detail::join(kernels, ", "), " (default: ", kernels.back(), ")"))
       ->transform(one_of(kernels));
   app.add_option("--ple", a.ple, "where the n-gram table lives: disk (read as needed) or ram")
       ->capture_default_str()

@@ -14,7 +14,7 @@ namespace evros::cli {
 /// How a model is opened and run; shared by every command that runs one.
 struct ModelArguments {
   std::string model;  // empty: the bundled model
-  std::string numerics = "N1", kv = "f16", kernels;
+  std::string numerics = "N1", kv = "f16", kernels, device = "cpu";
   int threads = 0;
   int64_t context = 0;
   int32_t chunk = 128;

@@ -6,7 +6,9 @@
 #include "cli/arguments.h"
 #include "cli/common.h"
 #include "cli/speed_table.h"
+#include "engine/devices.h"
 #include "io/io.h"
+#include "ops/kernel_times.h"
 #include "ops/speed_bench.h"
 #include "ops/stage_bench.h"
 
@@ -36,6 +38,16 @@ void print_phase(const char* name, const ops::PhaseTimes& phase) {
   line("transaction together", overhead(phase));
 }
 
+void print_kernels(const std::vector<ops::KernelTime>& kernels) {
+  uint64_t all = 0;
+  for (const ops::KernelTime& kernel : kernels) all += kernel.ns;
+  std::printf("kernels, each waited for, most expensive first\n");
+  for (const ops::KernelTime& kernel : kernels) {
+    std::printf("  %-24s %9.3f ms  %5.2f %%  %8llu calls\n", kernel.name.c_str(), static_cast<double>(kernel.ns) / 1e6,
+                share(kernel.ns, all), static_cast<unsigned long long>(kernel.calls));
+  }
+}
+
 void phase_json(JsonWriter& json, const char* name, const ops::PhaseTimes& phase) {
   json.key(name).begin_object().key("tokens").value(phase.tokens).key("chunks").value(phase.chunks);
   json.key("total_ns")
@@ -57,10 +69,15 @@ void print_json(const ops::StageBench& bench, const engine::EngineInfo& info) {
       .key("numerics")
       .value(info.numerics)
       .key("kernels")
-      .value(info.kernels);
+      .value(info.kernels)
+      .key("device")
+      .value(info.device);
   json.key("threads").value(info.threads);
   phase_json(json, "prefill", bench.prefill);
   phase_json(json, "decode", bench.decode);
+  json.key("kernel_ns").begin_object();
+  for (const ops::KernelTime& kernel : bench.kernels) json.key(kernel.name).value(kernel.ns);
+  json.end_object();
   json.key("bytes_per_token")
       .begin_object()
       .key("weights")
@@ -72,9 +89,16 @@ void print_json(const ops::StageBench& bench, const engine::EngineInfo& info) {
 }
 
 int bench_stages(const BenchArguments& a, const std::string& path) {
-  const auto engine = load_engine(path, engine_options(a.model), false);
+  const engine::EngineOptions options = engine_options(a.model);
+  auto device = engine::open_device(options);
+  if (!device.ok()) return fail(device.error());
+  const auto table = engine::choose_kernels(**device, options.kernels);
+  if (!table.ok()) return fail(table.error());
+  auto watch = std::make_unique<ops::TimedDevice>(std::move(*device), **table, io::real_io());
+  ops::TimedDevice* const timed = watch.get();
+  const auto engine = load_engine(path, options, false, std::move(watch));
   if (!engine.ok()) return fail(engine.error());
-  const auto bench = ops::bench_stages(**engine, io::real_io(), a.prompt, a.decode);
+  const auto bench = ops::bench_stages(**engine, io::real_io(), a.prompt, a.decode, timed);
   if (!bench.ok()) return fail(bench.error());
   if (a.json) {
     print_json(*bench, (*engine)->info());
@@ -82,6 +106,7 @@ int bench_stages(const BenchArguments& a, const std::string& path) {
   }
   print_phase("prefill", bench->prefill);
   print_phase("decode", bench->decode);
+  print_kernels(bench->kernels);
   const uint64_t in_place = bench->bytes.weights + bench->bytes.state;
   std::printf("bytes per token, by count: weights %s, state %s, transaction %s (%.3f %% of the others)\n",
               human_bytes(bench->bytes.weights).c_str(), human_bytes(bench->bytes.state).c_str(),
@@ -102,7 +127,12 @@ int bench_speed(const BenchArguments& a, const std::string& path) {
   if (!a.plot.empty()) {
     if (const Status target = io.check_target(a.plot); !target.ok()) return fail(target.error());
   }
-  ops::SpeedOptions options{a.contexts, a.prompt, a.decode, a.rounds, a.sequences, a.budget};
+  ops::SpeedOptions options{.contexts = a.contexts,
+                            .prompt = a.prompt,
+                            .decode = a.decode,
+                            .rounds = a.rounds,
+                            .sequences = a.sequences,
+                            .budget_seconds = a.budget};
   const engine::EngineOptions asked = engine_options(a.model);
   const auto left_out = ops::fit_contexts(io, path, asked, options);
   if (!left_out.ok()) return fail(left_out.error());

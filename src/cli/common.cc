@@ -33,6 +33,8 @@ engine::EngineOptions engine_options(const ModelArguments& a) {
   options.numerics = a.numerics;
   options.kv = a.kv;
   options.kernels = a.kernels;
+  options.device = a.device;
+  options.notice = [](const std::string& sentence) { std::fprintf(stderr, "evros: %s\n", sentence.c_str()); };
   options.threads = a.threads;
   options.context = a.context;
   options.chunk = a.chunk;
@@ -42,8 +44,8 @@ engine::EngineOptions engine_options(const ModelArguments& a) {
   return options;
 }
 
-Result<std::unique_ptr<engine::Engine>> load_engine(const std::string& path, engine::EngineOptions options,
-                                                    bool quiet) {
+Result<std::unique_ptr<engine::Engine>> load_engine(const std::string& path, engine::EngineOptions options, bool quiet,
+                                                    std::unique_ptr<device::Device> device) {
   ProgressBar bar("loading", quiet);
   options.progress = bar.progress();
   if (!quiet) {
@@ -51,6 +53,7 @@ Result<std::unique_ptr<engine::Engine>> load_engine(const std::string& path, eng
       std::fputs(ops::plan_summary(plan, asked).c_str(), stderr);
     };
   }
+  if (device != nullptr) return engine::Engine::load(io::real_io(), std::move(device), path, options);
   return engine::Engine::load(io::real_io(), path, options);
 }
 

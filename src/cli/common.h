@@ -16,7 +16,8 @@ Result<std::string> model_path(const std::string& given);
 engine::EngineOptions engine_options(const ModelArguments& arguments);
 
 /// Loads with a progress bar and, where a user should know it, the memory plan in a line or two on standard error.
-Result<std::unique_ptr<engine::Engine>> load_engine(const std::string& path, engine::EngineOptions options, bool quiet);
+Result<std::unique_ptr<engine::Engine>> load_engine(const std::string& path, engine::EngineOptions options, bool quiet,
+                                                    std::unique_ptr<device::Device> device = nullptr);
 
 /// Prints "evros: <sentence>." on standard error; returns the exit code 1.
 int fail(const Error& error);

@@ -107,7 +107,8 @@ void print_statistics(const Session& session, const engine::ReplyResult& result)
   if (session.params.sampling.temperature > 0) {
     std::fprintf(stderr, "seed %llu; ", static_cast<unsigned long long>(session.params.sampling.seed));
   }
-  std::fprintf(stderr, "%s, %s]\n", session.engine->info().numerics.c_str(), session.engine->info().kernels.c_str());
+  const engine::EngineInfo& info = session.engine->info();
+  std::fprintf(stderr, "%s, %s on %s]\n", info.numerics.c_str(), info.kernels.c_str(), info.device.c_str());
 }
 
 }  // namespace evros::cli

@@ -12,6 +12,11 @@ namespace {
 using ops::median;
 
 void print_limits(const ops::SpeedReport& r) {
+  if (r.own_memory) {
+    std::printf("the device copies %.1f GB/s before, %.1f GB/s after, read and written bytes together\n",
+                r.before.all / 1e9, r.after.all / 1e9);
+    return;
+  }
   const auto line = [](const char* when, const ops::SpeedReport::Reading& reading, int threads) {
     std::printf("reading memory %s: %.1f GB/s with 1 thread, %.1f GB/s with %d (%.2f x)\n", when, reading.one / 1e9,
                 reading.all / 1e9, threads, reading.all / reading.one);
@@ -62,8 +67,8 @@ void together_json(JsonWriter& json, const ops::Together& t) {
 }  // namespace
 
 void print_speed(const ops::SpeedReport& r, const engine::EngineInfo& info) {
-  std::printf("%s; %s, %s, %s; median of %s\n", info.model.c_str(), info.numerics.c_str(), info.kernels.c_str(),
-              counted(static_cast<uint64_t>(info.threads), "thread").c_str(),
+  std::printf("%s; %s, %s on %s, %s; median of %s\n", info.model.c_str(), info.numerics.c_str(), info.kernels.c_str(),
+              info.device.c_str(), counted(static_cast<uint64_t>(info.threads), "thread").c_str(),
               counted(static_cast<uint64_t>(r.rounds), "round").c_str());
   print_limits(r);
   std::printf("%9s  %15s %12s  %14s %10s %13s\n", "context", "prefill tok/s", "of integer", "decode tok/s", "of memory",
@@ -81,7 +86,14 @@ void print_speed(const ops::SpeedReport& r, const engine::EngineInfo& info) {
 void print_speed_json(const ops::SpeedReport& r, const engine::EngineInfo& info) {
   JsonWriter json(1);
   json.begin_object().key("model").value(info.model).key("numerics").value(info.numerics);
-  json.key("kernels").value(info.kernels).key("threads").value(info.threads).key("rounds").value(r.rounds);
+  json.key("kernels")
+      .value(info.kernels)
+      .key("device")
+      .value(info.device)
+      .key("threads")
+      .value(info.threads)
+      .key("rounds")
+      .value(r.rounds);
   json.key("counts").value(r.why_not().empty()).key("why_not").value(r.why_not());
   json.key("machine").begin_object();
   for (const auto& [reading, when] : {std::pair(r.before, "before"), std::pair(r.after, "after")}) {

@@ -70,7 +70,11 @@ void print_json(const ops::VerifyReport& report) {
 int verify(const VerifyArguments& a) {
   const Result<std::string> path = model_path(a.model.model);
   if (!path.ok()) return fail(path.error());
-  const ops::VerifyOptions options{engine_options(a.model), a.budget, a.tokens, a.seed};
+  ops::VerifyOptions options;
+  options.engine = engine_options(a.model);
+  options.budget_seconds = a.budget;
+  options.tokens = a.tokens;
+  options.seed = a.seed;
   const auto report = [&] {
     ProgressBar bar("verifying", a.json);
     return ops::verify(io::real_io(), *path, options, bar.progress());

@@ -15,6 +15,10 @@
 #include "base/result.h"
 #include "device/pool.h"
 
+namespace evros::kernels {
+struct Kernels;
+}
+
 namespace evros::device {
 
 class Device;
@@ -77,6 +81,11 @@ class Device {
   virtual ~Device() = default;
   virtual std::string_view name() const = 0;  // "cpu", "cuda:0"
   virtual bool host_addressable() const = 0;  // may host code dereference its memory
+  /// The kernel table that runs here and nowhere else; null: the tables of the host do.
+  virtual const kernels::Kernels* kernels() const { return nullptr; }
+  /// A sticky error has destroyed everything that lay here. Every call fails with Code::device from then on, free() does
+  /// nothing; what can be done is to destroy it and open another.
+  virtual bool lost() const { return false; }
   /// Fails with out_of_memory, naming `what` and the bytes. Content is undefined.
   virtual Result<Buffer> allocate(uint64_t bytes, std::string_view what) = 0;
   /// Gives memory of allocate() back; Buffer is the one that calls it.

@@ -11,6 +11,11 @@
 // thread of its own is what shares an engine; state::Store allows more, but a view that somebody holds keeps banks from
 // their reuse, and the plan has none to spare.) Effect of failure, for every method: an error, a
 // cancellation included, leaves every session and every caller's buffer as they were.
+//
+// A device that is lost with all its memory (device::Device::lost) costs time: the call that finds out, or the next one,
+// opens it again or goes on on the CPU, loads the weights, and computes every session from its tokens, which lie on the
+// host; the bits are the same. Checkpoints are gone then. If that fails the call's error says why, sessions keep their
+// tokens, and the next call tries again.
 #pragma once
 
 #include <atomic>
@@ -54,9 +59,16 @@ struct EngineOptions {
   bool draft_head = false;    // makes the MTP head's weights resident too; nothing drafts with it yet (model/mtp.h)
   bool trace = false;         // observers may read what the PLE adds
   pages::RowStoreOptions table;  // how the n-gram table is kept
-  uint64_t memory_bytes = 0;     // what the process may have resident in all; 0: what io::measure_memory() finds
-  uint64_t caller_bytes = 0;     // of it, what the caller takes beside the engine: requests, results
-  Progress progress;             // of load(), in bytes of weights
+  std::string device = "cpu";    // or "cuda" (an error where there is none), or "auto" (then the CPU)
+  /// Opens the device again after it was lost, or says why it cannot; unset: the engine goes on on the CPU. load() by name
+  /// sets it for the GPU.
+  std::function<Result<std::unique_ptr<device::Device>>()> reopen;
+  /// Hears of what costs speed and nothing else: why there is no GPU, that a device was lost and where it goes on. One
+  /// sentence each, on the engine's thread; may be unset.
+  std::function<void(const std::string& sentence)> notice;
+  uint64_t memory_bytes = 0;  // what the process may have resident in all; 0: what io::measure_memory() finds
+  uint64_t caller_bytes = 0;  // of it, what the caller takes beside the engine: requests, results
+  Progress progress;          // of load(), in bytes of weights
   /// load() calls it before it takes memory or refuses.
   std::function<void(const Plan&)> on_plan;
 };
@@ -66,7 +78,8 @@ constexpr const char* kTableName = "per_layer_token_embd.weight";
 
 /// What was asked for and what was done; inspect and run print it.
 struct EngineInfo {
-  std::string model, container, numerics, kernels, device;
+  std::string model, container, numerics;
+  std::string kernels, device;  // of the device that it runs on now
   int threads = 0;
   Plan plan;
 };
@@ -106,7 +119,7 @@ class Engine {
   /// Opens the model (headers), checks that it can run here and that it fits (check_fits()), and makes its weights
   /// resident.
   static Result<std::unique_ptr<Engine>> load(io::Io& io, const std::string& path, const EngineOptions& options);
-  /// The same on a given device instead of the machine's cores; kernels must be able to run there.
+  /// The same on a given device instead of options.device; kernels must be able to run there.
   static Result<std::unique_ptr<Engine>> load(io::Io& io, std::unique_ptr<device::Device> device,
                                               const std::string& path, const EngineOptions& options);
   ~Engine();

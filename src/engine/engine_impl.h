@@ -47,16 +47,44 @@ struct Engine::Impl {
   SessionId spare;
   std::optional<Sha256Digest> identity;  // of the model, once somebody asked
 
+  int64_t losses = 0;  // devices that were lost
+
+  /// Makes what lies on a device, there: weights, state (with the addresses of `lost`, when that is given) and scratch. The
+  /// model points to the new weights and kernels.
+  struct Residence {
+    std::unique_ptr<device::Device> device;
+    std::unique_ptr<WeightLoader> weights;
+    std::unique_ptr<state::Store> store;
+    std::unique_ptr<Forward> forward;
+  };
+  Result<Residence> move_to(std::unique_ptr<device::Device> to, const state::Store* lost);
+  void settle(Residence home);
+  /// After this the device is not lost and every session has its image; or why not (recovery.cc).
+  Status present();
+  Status recover(std::unique_ptr<device::Device> to);
+  /// `work`, which a loss of the device stops, once more after such a loss.
+  template <typename Work>
+  auto surviving(const Work& work) -> decltype(work()) {
+    EVROS_TRY(present());
+    auto result = work();
+    if (result.ok() || !device->lost()) return result;
+    EVROS_TRY(present());
+    return work();
+  }
+
   /// Error unless each is an id of the vocabulary.
   Status check_tokens(std::span<const int32_t> tokens) const;
   /// Raw ids before the public frontier, newest first, as ForwardRow wants them.
-  Result<std::vector<int64_t>> history(SessionId session) const;
+  Result<std::vector<int64_t>> history(const state::Store& in, SessionId session) const;
   Result<state::SnapshotIdentity> snapshot_identity();
   /// View::changed() of the session.
   Result<uint64_t> image_number(SessionId session) const;
   /// One transaction over the rows: begin, stages, publish. An error left nothing behind.
-  Result<std::vector<Status>> attempt(std::span<const ChunkRow> rows, std::span<const state::Append> appends,
+  Result<std::vector<Status>> attempt(state::Store& in, Forward& on, std::span<const ChunkRow> rows,
                                       const ChunkOptions& chunk);
+  /// The same, and once more from the start when the device, which is not lost, reports a failure.
+  Result<std::vector<Status>> transact(state::Store& in, Forward& on, std::span<const ChunkRow> rows,
+                                       const ChunkOptions& chunk);
   /// Gives the spare the longest image known that is the session's first tokens, at most `most`; returns how many.
   Result<int64_t> start_spare(SessionId session, int64_t most);
 };

@@ -38,6 +38,8 @@ void Forward::reserve() {
   rope_rows_.reserve(rows * static_cast<size_t>(rope_.dims()));
   status_words_.reserve(sequences);
   statuses_.reserve(sequences);
+  const int32_t page_tokens = model_.state.layout.page_tokens;
+  pages_.reserve(sequences * (static_cast<size_t>(limits_.context) / static_cast<size_t>(page_tokens) + 1));
   if (table_ == nullptr) return;
   const size_t asked = rows * static_cast<size_t>(h.ple_heads());
   history_.reserve(sequences * static_cast<size_t>(h.ngram_size - 1));
@@ -48,17 +50,22 @@ void Forward::reserve() {
 }
 
 void Forward::lay_out(std::span<const ForwardRow> rows) {
+  const int32_t page_tokens = model_.state.layout.page_tokens;
   for (auto* list : {&ids_, &row_sequence_, &last_row_sequence_}) list->clear();
   for (auto* list : {&row_position_, &last_position_, &history_, &position_}) list->clear();
   sequence_.clear();
   last_sequence_.clear();
+  pages_.clear();
   for (const ForwardRow& row : rows) {
     const auto s = static_cast<int32_t>(sequence_.size());
     const auto first = static_cast<int32_t>(ids_.size());
     const auto n = static_cast<int32_t>(row.tokens.size());
     const state::Image& image = *row.image;
-    sequence_.push_back({first, n, image.frontier, image.bank_in, image.bank_out, image.pages});
-    last_sequence_.push_back({s, 1, image.frontier + n - 1, image.bank_in, image.bank_out, image.pages});
+    // The store's list of pages is host memory; kernels read the copy that goes to the device with the other inputs.
+    auto* const pages = const_cast<std::byte* const*>(scratch_.pages + pages_.size());
+    pages_.insert(pages_.end(), image.pages, image.pages + state::pages_for(image.frontier + n, page_tokens));
+    sequence_.push_back({first, n, image.frontier, image.bank_in, image.bank_out, pages});
+    last_sequence_.push_back({s, 1, image.frontier + n - 1, image.bank_in, image.bank_out, pages});
     last_row_sequence_.push_back(s);
     last_position_.push_back(image.frontier + n - 1);
     for (int32_t i = 0; i < n; ++i) {
@@ -127,6 +134,7 @@ Status Forward::upload_inputs() {
   EVROS_TRY(upload(scratch_.row_position, row_position_));
   EVROS_TRY(upload(scratch_.sequence, sequence_));
   EVROS_TRY(upload(scratch_.last_sequence, last_sequence_));
+  EVROS_TRY(upload(scratch_.pages, pages_));
   EVROS_TRY(upload(scratch_.last_row_sequence, last_row_sequence_));
   EVROS_TRY(upload(scratch_.last_position, last_position_));
   EVROS_TRY(upload(scratch_.position, position_));

@@ -70,6 +70,7 @@ class Forward {
   pages::Lease lease_;  // holds nothing between passes
   std::vector<uint32_t> status_words_;
   std::vector<Status> statuses_;
+  std::vector<const std::byte*> pages_;
 };
 
 }  // namespace evros::engine

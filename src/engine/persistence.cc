@@ -9,9 +9,11 @@
 namespace evros::engine {
 
 Result<Digests> Engine::digests(SessionId session) const try {
-  EVROS_ASSIGN(const state::View view, impl_->store->view(session));
-  EVROS_ASSIGN(const std::vector<state::OwnerDigest> all, state::owner_digests(*impl_->store, view));
-  return name_digests(impl_->info.numerics, all);
+  return impl_->surviving([&]() -> Result<Digests> {
+    EVROS_ASSIGN(const state::View view, impl_->store->view(session));
+    EVROS_ASSIGN(const std::vector<state::OwnerDigest> all, state::owner_digests(*impl_->store, view));
+    return name_digests(impl_->info.numerics, all);
+  });
 } catch (const std::bad_alloc&) {
   return no_memory();
 }
@@ -36,9 +38,11 @@ Result<std::string> Engine::model_identity() try {
 }
 
 Status Engine::save(io::Io& io, SessionId session, const std::string& path, std::string_view attachment) try {
-  EVROS_ASSIGN(const state::View view, impl_->store->view(session));
   EVROS_ASSIGN(const state::SnapshotIdentity identity, impl_->snapshot_identity());
-  return state::save_snapshot(io, path, *impl_->store, view, identity, std::as_bytes(std::span(attachment)));
+  return impl_->surviving([&]() -> Status {
+    EVROS_ASSIGN(const state::View view, impl_->store->view(session));
+    return state::save_snapshot(io, path, *impl_->store, view, identity, std::as_bytes(std::span(attachment)));
+  });
 } catch (const std::bad_alloc&) {
   return no_memory();
 }
@@ -47,8 +51,11 @@ Result<std::string> Engine::restore_spare(io::Io& io, const std::string& path) {
   EVROS_ASSIGN(const state::Snapshot snapshot, state::Snapshot::open(io, path));
   EVROS_ASSIGN(const state::SnapshotIdentity identity, impl_->snapshot_identity());
   EVROS_ASSIGN(std::string attachment, snapshot.attachment());
-  EVROS_TRY(impl_->store->reset(impl_->spare));
-  EVROS_TRY(snapshot.restore(*impl_->store, impl_->spare, identity));
+  const Status filled = impl_->surviving([&]() -> Status {
+    EVROS_TRY(impl_->store->reset(impl_->spare));
+    return snapshot.restore(*impl_->store, impl_->spare, identity);
+  });
+  EVROS_TRY(filled);
   const Status known = guarded([&]() -> Status {
     EVROS_ASSIGN(const std::vector<int32_t> held, tokens(impl_->spare));
     const Status ids = impl_->check_tokens(held);
@@ -70,8 +77,12 @@ Result<Engine::Restored> Engine::restore(io::Io& io, const std::string& path) tr
 }
 
 Result<std::string> Engine::restore(io::Io& io, const std::string& path, SessionId session) try {
-  EVROS_ASSIGN(const uint64_t seen, impl_->image_number(session));
+  EVROS_ASSIGN(uint64_t seen, impl_->image_number(session));
+  const int64_t losses = impl_->losses;
   EVROS_ASSIGN(std::string attachment, restore_spare(io, path));
+  if (impl_->losses != losses) {  // with the same content
+    EVROS_ASSIGN(seen, impl_->image_number(session));
+  }
   const Status shown = guarded([&] { return impl_->store->replace(session, impl_->spare, seen); });
   if (shown.ok()) return attachment;
   (void)impl_->store->reset(impl_->spare);

@@ -66,6 +66,7 @@ Result<int64_t> Engine::rewrite(SessionId session, int64_t keep, std::span<const
                                              " more were asked for; its context holds ", impl_->info.plan.context)};
   }
   if (keep == frontier && tokens.size() <= static_cast<size_t>(impl_->options.chunk)) {
+    seen = state::View();
     EVROS_TRY(append_chunks(session, tokens, options));  // at most one chunk is a transaction by itself
     return keep;
   }
@@ -82,9 +83,15 @@ Result<int64_t> Engine::rewrite_hidden(SessionId session, uint64_t seen, std::ve
                                        std::span<const int32_t> tokens, const ChunkOptions& options) {
   const auto keep = static_cast<int64_t>(history.size());
   history.insert(history.end(), tokens.begin(), tokens.end());
+  EVROS_TRY(impl_->present());
+  const int64_t losses = impl_->losses;
   EVROS_ASSIGN(const int64_t ready, impl_->start_spare(session, keep));
   const Status made = guarded([&]() -> Status {
     EVROS_TRY(append_chunks(impl_->spare, std::span(history).subspan(static_cast<size_t>(ready)), options));
+    // A device lost on the way has given every session a new image with the same content.
+    if (impl_->losses != losses) {
+      EVROS_ASSIGN(seen, impl_->image_number(session));
+    }
     return impl_->store->replace(session, impl_->spare, seen);
   });
   if (made.ok()) return ready;

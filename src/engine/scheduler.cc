@@ -37,9 +37,9 @@ Status Scheduler::Impl::check(const Request& request) const {
   }
   const int64_t needed = pages_to_go(1, 0, length, page_tokens) +
                          pages_to_go(request.n, length, target_tokens(request, context), page_tokens);
-  if (needed > engine.store().limits().pages) {
+  if (needed > engine.info().plan.limits.pages) {
     return Error{Code::out_of_memory, cat("the request needs ", needed, " pages of ", page_tokens,
-                                          " tokens; there are ", engine.store().limits().pages)};
+                                          " tokens; there are ", engine.info().plan.limits.pages)};
   }
   return {};
 }

@@ -14,6 +14,7 @@
 
 #include "device/device.h"
 #include "format/tensor_type.h"
+#include "kernels/isa.h"
 
 namespace evros::kernels {
 
@@ -45,7 +46,7 @@ struct alignas(64) QuantSegment {
   int16_t sum[16];
 };
 /// Segments of a row of `cols` elements.
-constexpr int64_t quant_segments(int64_t cols) { return (cols + 255) / 256; }
+EVROS_HD constexpr int64_t quant_segments(int64_t cols) { return (cols + 255) / 256; }
 
 /// Quantised rows of `cols` elements: row r has quant_segments(cols) segments from segments + r * quant_segments(cols) on.
 struct QuantRows {
@@ -59,7 +60,7 @@ struct SequenceRows {
   int64_t position;          // == its public frontier
   const std::byte* bank_in;  // the public bank (never written)
   std::byte* bank_out;       // the private bank
-  std::byte* const* pages;   // page p holds positions [p * page_tokens, (p + 1) * page_tokens)
+  std::byte* const* pages;   // device memory as well: page p holds positions [p * page_tokens, (p + 1) * page_tokens)
 };
 
 struct Batch {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -43,8 +44,10 @@ struct Output {
   std::vector<uint32_t> status;
 };
 
+/// Equal bits; sign and payload of a NaN are the machine's own.
 inline bool same_floats(const Floats& a, const Floats& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+  const auto same = [](float x, float y) { return std::memcmp(&x, &y, sizeof x) == 0 || (x != x && y != y); };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
 }
 
 inline void expect_same(const Output& a, const Output& b, const std::string& what) {
@@ -54,10 +57,19 @@ inline void expect_same(const Output& a, const Output& b, const std::string& wha
   EXPECT_TRUE(a.bytes == b.bytes) << what << ": state differs";
 }
 
-/// Runs with every table of this machine on one, two and three threads; all must agree bit for bit. Returns the result.
+/// Tables that a test program puts in the place of the host's (those of other devices).
+inline std::vector<const Kernels*>& other_tables() {
+  static std::vector<const Kernels*> tables;
+  return tables;
+}
+
+/// Runs with every table of this machine on one, two and three threads, or with other_tables(); all must agree with the
+/// reference bit for bit. Returns the result.
 inline Output everywhere(const std::function<Output(const Kernels&, device::Queue&)>& run) {
   device::Queue alone;
   const Output expected = run(ref_kernels(), alone);
+  for (const Kernels* table : other_tables()) expect_same(run(*table, alone), expected, table->name);
+  if (!other_tables().empty()) return expected;
   for (const Kernels* table : host_tables()) {
     for (const int threads : {1, 2, 3}) {
       device::Pool pool(threads);
@@ -68,22 +80,23 @@ inline Output everywhere(const std::function<Output(const Kernels&, device::Queu
   return expected;
 }
 
-/// A batch of stateless rows, all of one sequence unless told otherwise.
+/// A batch of stateless rows, all of one sequence unless told otherwise. All that a kernel reads lies on the heap here and in
+/// World, where the programs that test other devices put memory that those can address.
 struct Rows {
   std::vector<int32_t> row_sequence;
   std::vector<int64_t> row_position;
   std::vector<uint32_t> status;
-  SequenceRows sequence{};
+  std::vector<SequenceRows> sequence;
   Batch batch{};
 
   explicit Rows(int64_t rows)
-      : row_sequence(static_cast<size_t>(rows)), row_position(static_cast<size_t>(rows)), status(1) {
+      : row_sequence(static_cast<size_t>(rows)), row_position(static_cast<size_t>(rows)), status(1), sequence(1) {
     for (size_t i = 0; i < row_position.size(); ++i) row_position[i] = static_cast<int64_t>(i);
-    sequence.rows = static_cast<int32_t>(rows);
+    sequence[0].rows = static_cast<int32_t>(rows);
     batch = {.rows = static_cast<int32_t>(rows),
              .sequences = 1,
              .page_tokens = 64,
-             .sequence = &sequence,
+             .sequence = sequence.data(),
              .row_sequence = row_sequence.data(),
              .row_position = row_position.data(),
              .status = status.data()};

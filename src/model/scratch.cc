@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/bytes.h"
+#include "model/state_layout.h"
 
 namespace evros::model {
 namespace {
@@ -41,6 +42,7 @@ void carve_inputs(Carver& carve, Scratch& s, const HyperParams& h, const PassLim
   carve(s.row_position, R);
   carve(s.sequence, S);
   carve(s.last_sequence, S);
+  carve(s.pages, S, limits.context / page_tokens(h) + 1);
   carve(s.last_row_sequence, S);
   carve(s.last_position, S);
   carve(s.status, S);

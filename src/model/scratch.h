@@ -28,6 +28,7 @@ struct Scratch {
   int64_t* row_position;                 // [R]
   kernels::SequenceRows* sequence;       // [S]
   kernels::SequenceRows* last_sequence;  // [S] one row each: row s is the newest token of sequence s
+  const std::byte** pages;               // addresses of the pages of all sequences, one list behind the other
   int32_t* last_row_sequence;            // [S] 0, 1, 2, ...
   int64_t* last_position;                // [S]
   float* rope;                           // [R][rope_dims/2][2] at the row's position

@@ -14,16 +14,6 @@ using state::Owner;
 
 constexpr int32_t kPageTokens = 64;
 
-// Every block must lie inside one page, so a page holds a multiple of each ratio.
-int32_t page_tokens(const HyperParams& hyper) {
-  int64_t unit = 1;
-  for (const int32_t ratio : hyper.compress_ratio) {
-    if (ratio > 0) unit = std::lcm(unit, int64_t{ratio});
-  }
-  CHECK(unit < (int64_t{1} << 24));
-  return static_cast<int32_t>((kPageTokens + unit - 1) / unit * unit);
-}
-
 class BankBuilder {
  public:
   explicit BankBuilder(state::Layout& layout) : layout_(layout) {}
@@ -109,6 +99,16 @@ void add_pages(StateLayout& state, const HyperParams& hyper, kernels::CacheType 
 }
 
 }  // namespace
+
+// Every block must lie inside one page, so a page holds a multiple of each ratio.
+int32_t page_tokens(const HyperParams& hyper) {
+  int64_t unit = 1;
+  for (const int32_t ratio : hyper.compress_ratio) {
+    if (ratio > 0) unit = std::lcm(unit, int64_t{ratio});
+  }
+  CHECK(unit < (int64_t{1} << 24));
+  return static_cast<int32_t>((kPageTokens + unit - 1) / unit * unit);
+}
 
 StateLayout make_state_layout(const HyperParams& hyper, kernels::CacheType kv) {
   StateLayout state;

@@ -25,6 +25,9 @@ struct StateLayout {
   uint64_t ple_history = 0, residual = 0, logits = 0, position = 0;
 };
 
+/// Tokens of a page: a multiple of every layer's block.
+int32_t page_tokens(const format::HyperParams& hyper);
+
 /// Sizes follow HyperParams, whose bounds keep every product below 2^63.
 StateLayout make_state_layout(const format::HyperParams& hyper, kernels::CacheType kv);
 

@@ -183,4 +183,20 @@ double MachineLimits::int8_rate() const {
   return best;
 }
 
+Result<double> copy_rate(device::Device& device, io::Io& clock, uint64_t bytes) {
+  constexpr int kTries = 4;
+  EVROS_ASSIGN(const device::Buffer from, device.allocate(bytes, "measuring its memory"));
+  EVROS_ASSIGN(const device::Buffer to, device.allocate(bytes, "measuring its memory"));
+  EVROS_TRY(device.fill(from.data(), 1, bytes));
+  double best = 0;
+  for (int i = 0; i < kTries; ++i) {
+    EVROS_TRY(device.finish());
+    const uint64_t began = clock.now_ns();
+    EVROS_TRY(device.copy(to.data(), from.data(), bytes));
+    EVROS_TRY(device.finish());
+    best = std::max(best, 2 * static_cast<double>(bytes) / (static_cast<double>(clock.now_ns() - began) * 1e-9));
+  }
+  return best;
+}
+
 }  // namespace evros::ops

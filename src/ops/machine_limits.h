@@ -24,6 +24,9 @@ inline constexpr double kQuietRatio = 1.7;
 /// Bytes of the largest cache of the first core, as /sys has it; 0 when nobody says.
 uint64_t last_level_cache(io::Io& io);
 
+/// Bytes a second that a copy of `bytes` within the device's memory moves, read and written ones counted; the best of a few.
+Result<double> copy_rate(device::Device& device, io::Io& clock, uint64_t bytes);
+
 /// One thread at a time.
 class MachineLimits {
  public:

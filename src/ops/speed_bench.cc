@@ -16,15 +16,15 @@ int64_t together_tokens(const SpeedOptions& options) { return options.prompt + o
 
 class SpeedRun {
  public:
-  SpeedRun(engine::Engine& engine, io::Io& io, const SpeedOptions& options, const MachineLimits& limits,
+  SpeedRun(engine::Engine& engine, io::Io& io, const SpeedOptions& options, const MachineLimits* limits,
            const Progress& progress)
       : engine_(engine), io_(io), options_(options), limits_(limits), progress_(progress), start_(io.now_ns()) {}
 
   Status run(SpeedReport& report) {
     const auto& contexts = options_.contexts;
     text_ = bench_text(engine_.model().hyper, 0, contexts.empty() ? 0 : contexts.back() + options_.decode);
-    report.before = read();
-    report.int8_rate = limits_.int8_rate();
+    EVROS_ASSIGN(report.before, read());
+    report.int8_rate = limits_ == nullptr ? 0 : limits_->int8_rate();
     report.operations = token_operations(engine_);
     EVROS_TRY(fill(report));
     if (options_.sequences > 1) EVROS_TRY(open_texts(report));
@@ -40,7 +40,7 @@ class SpeedRun {
       longest = std::max(longest, seconds() - began);
       evros::report(progress_, static_cast<uint64_t>(report.rounds) + 1, static_cast<uint64_t>(options_.rounds));
     }
-    report.after = read();
+    EVROS_ASSIGN(report.after, read());
     return {};
   }
 
@@ -52,7 +52,15 @@ class SpeedRun {
 
  private:
   double seconds() const { return static_cast<double>(io_.now_ns() - start_) * 1e-9; }
-  SpeedReport::Reading read() const { return {limits_.read(1), limits_.read(limits_.threads())}; }
+  Result<SpeedReport::Reading> read() const {
+    EVROS_ASSIGN(const double all, read_all());
+    return SpeedReport::Reading{limits_ == nullptr ? all : limits_->read(1), all};
+  }
+  /// Of memory that the device alone sees, what a copy moves.
+  Result<double> read_all() const {
+    if (limits_ == nullptr) return copy_rate(engine_.device(), io_, options_.copy_bytes);
+    return limits_->read(limits_->threads());
+  }
 
   /// Appends tokens [from, to) of `ids` in chunks of at most `step`; returns the seconds.
   Result<double> feed(engine::SessionId session, std::span<const int32_t> ids, int64_t from, int64_t to, int64_t step) {
@@ -114,7 +122,7 @@ class SpeedRun {
   }
 
   Status round(SpeedReport& report) {
-    reading_ = limits_.read(limits_.threads());
+    EVROS_ASSIGN(reading_, read_all());
     report.reading.push_back(reading_);
     int8_ = report.int8_rate;
     operations_ = report.operations;
@@ -156,8 +164,8 @@ class SpeedRun {
     for (size_t i = 0; i < sessions_.size(); ++i)
       rows.push_back({sessions_[i], std::span<const int32_t>(texts_[i]).subspan(static_cast<size_t>(at), 1)});
     const engine::Observer observer = [this](const model::Pass& pass, const model::Stage* next) {
-      if (next != nullptr && std::string_view(next->name) == "experts") count_chosen(pass, next->layer);
-      return Status{};
+      const bool chosen = next != nullptr && std::string_view(next->name) == "experts";
+      return chosen ? count_chosen(pass, next->layer) : Status{};
     };
     EVROS_ASSIGN(const auto statuses,
                  engine_.run_chunk(rows, {.all_logits = false, .cancel = nullptr, .observer = &observer}));
@@ -167,14 +175,17 @@ class SpeedRun {
   }
 
   /// The router of the layer has just run.
-  void count_chosen(const model::Pass& pass, int32_t layer) {
+  Status count_chosen(const model::Pass& pass, int32_t layer) {
     const auto& h = pass.model->hyper;
     std::vector<bool> chosen(static_cast<size_t>(h.experts));
-    const int64_t n = int64_t{pass.batch.rows} * h.experts_used;
-    for (int64_t i = 0; i < n; ++i) chosen[static_cast<size_t>(pass.scratch->expert_ids[i])] = true;
+    std::vector<int32_t> ids(static_cast<size_t>(pass.batch.rows) * static_cast<size_t>(h.experts_used));
+    EVROS_TRY(engine_.device().download(std::as_writable_bytes(std::span(ids)),
+                                        reinterpret_cast<const std::byte*>(pass.scratch->expert_ids)));
+    for (const int32_t id : ids) chosen[static_cast<size_t>(id)] = true;
     const auto count = static_cast<double>(std::count(chosen.begin(), chosen.end(), true));
     chosen_ += count;
     chosen_bytes_ += count * static_cast<double>(expert_bytes_[static_cast<size_t>(layer)]);
+    return {};
   }
 
   void count_union(Together& together) const {
@@ -190,7 +201,7 @@ class SpeedRun {
   engine::Engine& engine_;
   io::Io& io_;
   const SpeedOptions& options_;
-  const MachineLimits& limits_;
+  const MachineLimits* limits_;  // null: the device has memory of its own
   const Progress& progress_;
   uint64_t start_;
   std::vector<int32_t> text_;
@@ -257,7 +268,8 @@ Result<std::vector<std::string>> fit_contexts(io::Io& io, const std::string& pat
   speed.buffer_bytes = MachineLimits::buffer_within(io, first.usable_bytes);
   for (;; speed.contexts.pop_back()) {
     EVROS_ASSIGN(const engine::Plan plan, engine::make_plan(*file, speed_options(options, speed)));
-    if (plan.fits() || speed.contexts.size() == 1) return left_out;
+    const bool of_host = options.device == "cpu";  // a GPU's memory says for itself what it has no room for
+    if (!of_host || plan.fits() || speed.contexts.size() == 1) return left_out;
     left_out.push_back(cat("a context of ", speed.contexts.back(), " tokens: it takes ",
                            human_bytes(plan.total_bytes()), " of memory with the model, and ",
                            human_bytes(plan.usable_bytes), " may be used"));
@@ -265,6 +277,7 @@ Result<std::vector<std::string>> fit_contexts(io::Io& io, const std::string& pat
 }
 
 std::string SpeedReport::why_not() const {
+  if (own_memory) return {};
   if (threads < 2) return "it ran on one thread, so nothing says whether the machine was quiet";
   for (const auto& [seen, when] : {std::pair(before, "before"), std::pair(after, "after")}) {
     if (seen.all >= kQuietRatio * seen.one) continue;
@@ -277,12 +290,16 @@ std::string SpeedReport::why_not() const {
 
 Result<SpeedReport> bench_speed(engine::Engine& engine, io::Io& io, const SpeedOptions& options,
                                 const Progress& progress) {
-  EVROS_ASSIGN(const MachineLimits limits, MachineLimits::create(io, engine.info().threads, options.buffer_bytes));
   SpeedReport report;
   report.threads = engine.info().threads;
-  report.buffer_bytes = limits.buffer_bytes(), report.cache_bytes = limits.cache_bytes();
-  report.beyond_cache = limits.beyond_cache();
-  SpeedRun run(engine, io, options, limits, progress);
+  report.own_memory = !engine.device().host_addressable();
+  std::optional<MachineLimits> limits;
+  if (!report.own_memory) {
+    EVROS_ASSIGN(limits, MachineLimits::create(io, engine.info().threads, options.buffer_bytes));
+    report.buffer_bytes = limits->buffer_bytes(), report.cache_bytes = limits->cache_bytes();
+    report.beyond_cache = limits->beyond_cache();
+  }
+  SpeedRun run(engine, io, options, limits ? &*limits : nullptr, progress);
   const Status status = run.run(report);
   const Status closed = run.close();
   EVROS_TRY(status);

@@ -27,7 +27,8 @@ struct SpeedOptions {
   int rounds = 5;
   int32_t sequences = 0;  // above 1: that many texts are also decoded together
   double budget_seconds = 300;
-  uint64_t buffer_bytes = 0;  // for measuring the speed of memory; fit_contexts() sets it
+  uint64_t copy_bytes = uint64_t{1} << 30;  // of each copy that measures a device's own memory
+  uint64_t buffer_bytes = 0;                // for measuring the speed of memory; fit_contexts() sets it
 };
 
 /// The contexts to measure: `wanted`, or 512, 2048, 8192, ... when it is empty, ascending, each once, none beyond `most`
@@ -79,6 +80,8 @@ struct SpeedReport {
   double operations = 0;  // of a prefilled token
   uint64_t buffer_bytes = 0, cache_bytes = 0;
   bool beyond_cache = false;
+  bool own_memory =
+      false;  // of the device: the readings are twice the bytes that it copies a second, int8_rate is unknown
   int threads = 0, rounds = 0;
   std::vector<SpeedPoint> points;
   std::optional<Together> together;

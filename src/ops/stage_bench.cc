@@ -38,30 +38,35 @@ class Stopwatch {
 
  private:
   Status between(const model::Pass& pass, const model::Stage* next) {
+    EVROS_TRY(engine_.device().finish());  // a stage is over when the device has done it
     const uint64_t now = clock_.now_ns();
     if (running_ == nullptr)
       phase_->begin_ns += now - start_;
     else
-      finish_stage(pass, now);
+      EVROS_TRY(finish_stage(pass, now));
     running_ = next;
     stage_start_ = clock_.now_ns();
     return {};
   }
 
-  void finish_stage(const model::Pass& pass, uint64_t now) {
+  Status finish_stage(const model::Pass& pass, uint64_t now) {
     StageTime& time = named(running_->name);
     ++time.calls;
     time.ns += now - stage_start_;
     model::StageOutputs outputs;
     running_->outputs(pass, running_->layer, outputs);
-    device::Queue queue;  // on this thread: what the checks cost without help
     const uint64_t start = clock_.now_ns();
-    for (int i = 0; i < outputs.count; ++i) {
-      const device::StageOutput& block = outputs.blocks[static_cast<size_t>(i)];
-      pass.model->kernels->check_finite(queue, running_->last_rows ? pass.last : pass.batch,
-                                        {block.data, block.stride, block.width});
-    }
+    EVROS_TRY(engine_.device().launch({running_->name, running_->layer, 0, {}, {}}, [&](device::Queue& queue) {
+      queue.pool = nullptr;  // on this thread, where it is the host's: what the checks cost without help
+      for (int i = 0; i < outputs.count; ++i) {
+        const device::StageOutput& block = outputs.blocks[static_cast<size_t>(i)];
+        pass.model->kernels->check_finite(queue, running_->last_rows ? pass.last : pass.batch,
+                                          {block.data, block.stride, block.width});
+      }
+    }));
+    EVROS_TRY(engine_.device().finish());
     phase_->finite_ns += clock_.now_ns() - start;
+    return {};
   }
 
   StageTime& named(const char* name) {
@@ -178,24 +183,34 @@ TokenBytes count_bytes(const engine::Engine& engine, int64_t context) {
   return count;
 }
 
-Result<StageBench> bench_stages(engine::Engine& engine, io::Io& clock, int64_t prompt, int64_t decode) {
+Result<StageBench> bench_stages(engine::Engine& engine, io::Io& clock, int64_t prompt, int64_t decode,
+                                TimedDevice* timed) {
   const int64_t context = engine.info().plan.context;
-  if (prompt > context || decode > context - prompt) {
-    return Error{Code::invalid_argument, cat("a prompt of ", prompt, " tokens and ", decode,
+  const int64_t decoded = timed == nullptr ? decode : 2 * decode;
+  if (prompt > context || decoded > context - prompt) {
+    return Error{Code::invalid_argument, cat("a prompt of ", prompt, " tokens and ", decoded,
                                              " decoded ones do not fit a context of ", context)};
   }
   EVROS_ASSIGN(const engine::SessionId session, engine.open());
   StageBench bench;
   Stopwatch watch(engine, clock);
-  const std::vector<int32_t> ids = bench_text(engine.model().hyper, 0, prompt + decode);
+  const std::vector<int32_t> ids = bench_text(engine.model().hyper, 0, prompt + decoded);
   const auto chunk = static_cast<size_t>(engine.info().plan.pass.rows);
   const auto n = static_cast<size_t>(prompt);
   Status status;
   for (size_t at = 0; at < n && status.ok(); at += chunk) {
     status = watch.run(session, std::span(ids).subspan(at, std::min(chunk, n - at)), bench.prefill);
   }
-  for (size_t at = n; at < ids.size() && status.ok(); ++at)
+  const size_t end = n + static_cast<size_t>(decode);
+  for (size_t at = n; at < end && status.ok(); ++at)
     status = watch.run(session, std::span(ids).subspan(at, 1), bench.decode);
+  if (timed != nullptr) timed->measure(true);
+  for (size_t at = end; at < ids.size() && status.ok(); ++at)
+    status = engine.append(session, std::span(ids).subspan(at, 1));
+  if (timed != nullptr) {
+    timed->measure(false);
+    bench.kernels = timed->times();
+  }
   EVROS_TRY(engine.close(session));
   EVROS_TRY(status);
   bench.bytes = count_bytes(engine, prompt + decode);

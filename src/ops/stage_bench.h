@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "engine/engine.h"
 #include "io/io.h"
+#include "ops/kernel_times.h"
 
 namespace evros::ops {
 
@@ -39,11 +40,14 @@ struct TokenBytes {
 
 struct StageBench {
   PhaseTimes prefill, decode;
+  std::vector<KernelTime> kernels;  // of as many decoded tokens more, when somebody timed them
   TokenBytes bytes;
 };
 
-/// Prefills `prompt` tokens of a fixed pseudo-random text, then decodes `decode` tokens. The session is closed again.
-Result<StageBench> bench_stages(engine::Engine& engine, io::Io& clock, int64_t prompt, int64_t decode);
+/// Prefills `prompt` tokens of a fixed pseudo-random text, then decodes `decode` tokens, and as many again with `timed`, the
+/// engine's device, measuring (null: not). The session is closed again.
+Result<StageBench> bench_stages(engine::Engine& engine, io::Io& clock, int64_t prompt, int64_t decode,
+                                TimedDevice* timed = nullptr);
 
 /// Bytes of one token at a context of `context` tokens.
 TokenBytes count_bytes(const engine::Engine& engine, int64_t context);

@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "base/str.h"
+#include "engine/devices.h"
 #include "ops/verify_run.h"
 #include "ops/verify_texts.h"
 #include "sim/faulty_device.h"
@@ -41,20 +42,19 @@ int64_t sparse_length(const format::HyperParams& h) {
 
 // An engine whose surroundings can be made to fail; they are well behaved until the faults are armed.
 struct Surroundings {
-  explicit Surroundings(io::Io& inner) : io(inner, faults) {}
+  Surroundings(io::Io& inner, const VerifyOptions& asked) : io(inner, faults), verify(asked) {}
   Result<std::unique_ptr<engine::Engine>> load(const std::string& path, const engine::EngineOptions& options) {
-    return engine::Engine::load(
-        io,
-        std::make_unique<sim::FaultyDevice>(device::make_host_device(device::thread_count(options.threads)), faults),
-        path, options);
+    EVROS_ASSIGN(auto device, verify.open ? verify.open() : engine::open_device(options));
+    return engine::Engine::load(io, std::make_unique<sim::FaultyDevice>(std::move(device), faults), path, options);
   }
   sim::Faults faults;
   sim::FaultyIo io;
+  const VerifyOptions& verify;
 };
 
 // The longest text that the budget allows, at least far enough for the sparse attention when that is possible.
 Result<int64_t> choose_length(io::Io& io, const std::string& path, const VerifyOptions& options, VerifyRun& run) {
-  Surroundings around(io);
+  Surroundings around(io, options);
   EVROS_ASSIGN(const auto engine, around.load(path, sized(options.engine, kShortest)));
   const format::HyperParams& h = engine->model().hyper;
   run.use(*engine);
@@ -64,10 +64,10 @@ Result<int64_t> choose_length(io::Io& io, const std::string& path, const VerifyO
   EVROS_ASSIGN(const auto digests, run.solo(verify_text(h, options.seed, 0, kShortest), repeated_cuts({1}, kShortest)));
   const double per_token = (run.seconds() - before) / kShortest;
   const double budget = std::max(options.budget_seconds - run.seconds(), 0.0) * 0.6;
-  const auto affordable = static_cast<int64_t>(budget / (kTokensPerToken * std::max(per_token, 1e-7)));
+  const auto in_budget = static_cast<int64_t>(budget / (kTokensPerToken * std::max(per_token, 1e-7)));
   const int64_t sparse = sparse_length(h);
   const int64_t most = std::min(h.context_length - 16, sparse > 0 ? sparse + 16 : kLongest);
-  const int64_t length = std::clamp(affordable, std::min(kShortest, most), std::max<int64_t>(most, 1));
+  const int64_t length = std::clamp(in_budget, std::min(kShortest, most), std::max<int64_t>(most, 1));
   if (sparse > 0 && length <= sparse) {
     run.skip("sparse attention", "S3", cat("texts of ", length, " tokens fit the budget, it begins after ", sparse));
   }
@@ -89,6 +89,7 @@ void check_tables(VerifyRun& run, io::Io& io, const std::string& path, const std
         if (run.out_of_time()) break;
         engine::EngineOptions options = sized(run.options().engine, static_cast<int64_t>(text.size()));
         options.kernels = table->name;
+        options.device = "cpu";
         options.threads = threads;
         const auto other = engine::Engine::load(io, path, options);
         if (!other.ok()) return other.error();
@@ -147,10 +148,28 @@ void check_faults(VerifyRun& run, sim::Faults& faults, const std::vector<int32_t
   });
 }
 
+// The same model on the CPU when the engine is not there, or null: what it says is then what is wanted.
+Result<std::unique_ptr<engine::Engine>> load_cpu(VerifyRun& run, io::Io& io, const std::string& path,
+                                                 const engine::Engine& engine, int64_t n) {
+  if (engine.device().host_addressable()) {
+    run.skip("CUDA", "S3", "it ran on the CPU; --device cuda compares a GPU with it");
+    return std::unique_ptr<engine::Engine>();
+  }
+  if (engine.info().plan.weight_bytes > kSecondEngineBytes) {
+    run.skip("the CPU's bits", "S3", "it would load the weights a second time");
+    return std::unique_ptr<engine::Engine>();
+  }
+  engine::EngineOptions options = sized(run.options().engine, n);
+  options.device = "cpu";
+  options.kernels.clear();
+  return engine::Engine::load(io, path, options);
+}
+
 // Runs every check on texts of `n` tokens.
 Status run_checks(VerifyRun& run, io::Io& io, const std::string& path, int64_t n) {
-  Surroundings around(io);
+  Surroundings around(io, run.options());
   EVROS_ASSIGN(const auto engine, around.load(path, sized(run.options().engine, n)));
+  EVROS_ASSIGN(const auto cpu, load_cpu(run, io, path, *engine, n));
   run.use(*engine);
   VerifyReport& report = run.report();
   report.model = engine->info().model;
@@ -163,10 +182,14 @@ Status run_checks(VerifyRun& run, io::Io& io, const std::string& path, int64_t n
   std::vector<engine::Digests> wanted;
   for (uint32_t i = 0; i < 2; ++i) {
     texts.push_back(verify_text(engine->model().hyper, run.options().seed, i, n - 3 * static_cast<int64_t>(i)));
-    EVROS_ASSIGN(auto digests, run.solo(texts.back()));
-    wanted.push_back(std::move(digests));
+    run.use(cpu == nullptr ? *engine : *cpu);
+    auto digests = run.solo(texts.back());
+    run.use(*engine);
+    if (!digests.ok()) return digests.error();
+    wanted.push_back(std::move(*digests));
   }
   report.digests = wanted[0];
+  if (cpu != nullptr) verify_devices(run, *cpu, texts, wanted);
   check_faults(run, around.faults, texts[0]);
   verify_operations(run, texts, wanted);
   verify_partitions(run, texts, wanted);
@@ -187,7 +210,6 @@ Result<VerifyReport> verify(io::Io& io, const std::string& path, const VerifyOpt
   VerifyRun run(io, options, report, progress);
   EVROS_ASSIGN(const int64_t length, choose_length(io, path, options, run));
   EVROS_TRY(run_checks(run, io, path, length));
-  run.skip("CUDA", "S3", "this version has no CUDA backend");
   report.seconds = run.seconds();
   evros::report(progress, 1000, 1000);
   return report;

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,8 @@ struct VerifyOptions {
   double budget_seconds = 60;
   int64_t tokens = 0;  // of the longest text; 0: as many as the budget allows
   uint64_t seed = 1;   // of the texts and of the random cuts
+  /// Opens the device that is verified; unset: engine.device says which. Anything but the CPU is also compared with the CPU.
+  std::function<Result<std::unique_ptr<device::Device>>()> open;
 };
 
 enum class Outcome { passed, failed, not_checked };

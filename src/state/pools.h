@@ -95,9 +95,4 @@ class Pools {
   std::vector<Table> table_list_;
 };
 
-/// Pages that hold positions [0, tokens).
-constexpr int32_t pages_for(int64_t tokens, int32_t page_tokens) {
-  return static_cast<int32_t>((tokens + page_tokens - 1) / page_tokens);
-}
-
 }  // namespace evros::state

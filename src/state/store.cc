@@ -65,6 +65,14 @@ Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Store::~Store() = default;
 
 Result<std::unique_ptr<Store>> Store::create(device::Device& device, Layout layout, Limits limits) {
+  return build(device, std::move(layout), limits, nullptr);
+}
+
+Result<std::unique_ptr<Store>> Store::create_after(const Store& lost, device::Device& device) {
+  return build(device, lost.impl_->layout, lost.impl_->limits, lost.impl_.get());
+}
+
+Result<std::unique_ptr<Store>> Store::build(device::Device& device, Layout layout, Limits limits, Impl* lost) {
   EVROS_TRY(check_limits(limits));
   check_layout(layout);
   auto impl = std::make_unique<Impl>(device, std::move(layout), limits);
@@ -72,8 +80,31 @@ Result<std::unique_ptr<Store>> Store::create(device::Device& device, Layout layo
   CHECK(impl->pools->banks.take() == kOriginBank);
   EVROS_TRY(device.upload(impl->pools->bank(kOriginBank), impl->layout.origin));
   EVROS_ASSIGN(const int32_t first, impl->reserve_record());
+  if (lost != nullptr) impl->inherit(*lost, impl->record(first));
   impl->install(impl->record(first));
   return std::unique_ptr<Store>(new Store(std::move(impl)));
+}
+
+void Store::Impl::inherit(Impl& lost, Record& first) {
+  const std::lock_guard lock(lost.mutex);
+  first.sequence = lost.now().sequence + 1;
+  first.parent = lost.now().digest;
+  for (size_t i = 0; i < first.slots.size(); ++i) {
+    const SlotEntry& there = lost.now().slots[i];
+    first.slots[i].generation = there.generation;
+    if (there.live) first.slots[i] = empty_entry(there.generation);
+  }
+  for (size_t i = 0; i < checkpoints.size(); ++i) checkpoints[i].generation = lost.checkpoints[i].generation;
+}
+
+std::vector<SlotId> Store::live() const {
+  const std::lock_guard lock(impl_->mutex);
+  std::vector<SlotId> ids;
+  const Record& record = impl_->now();
+  for (size_t i = 0; i < record.slots.size(); ++i) {
+    if (record.slots[i].live) ids.push_back({static_cast<int32_t>(i), record.slots[i].generation});
+  }
+  return ids;
 }
 
 const Layout& Store::layout() const { return impl_->layout; }

@@ -130,6 +130,9 @@ class Store {
  public:
   /// Allocates every bank and page at once; fails with out_of_memory and the numbers, holding nothing.
   static Result<std::unique_ptr<Store>> create(device::Device& device, Layout layout, Limits limits);
+  /// The same on another device, for a store whose device was lost: an address that is live there is live here, its
+  /// sequence empty, and one that is stale there is stale here. Checkpoints are gone; numbers of publications go on.
+  static Result<std::unique_ptr<Store>> create_after(const Store& lost, device::Device& device);
   ~Store();
 
   const Layout& layout() const;
@@ -175,6 +178,8 @@ class Store {
   /// Code::not_found when there is none.
   Result<CheckpointId> nearest_checkpoint(SlotId id, int64_t most) const;
 
+  /// Every sequence that is alive.
+  std::vector<SlotId> live() const;
   Result<View> view(SlotId id) const;
   Result<int64_t> frontier(SlotId id) const;
 
@@ -199,6 +204,7 @@ class Store {
   friend class Transaction;
   struct Impl;
   explicit Store(std::unique_ptr<Impl> impl);
+  static Result<std::unique_ptr<Store>> build(device::Device& device, Layout layout, Limits limits, Impl* lost);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -126,6 +126,8 @@ struct Store::Impl {
   void reclaim();
   /// Takes a free record, or busy.
   Result<int32_t> reserve_record();
+  /// Fills the first record, of a store that comes after a lost one, with that one's addresses.
+  void inherit(Impl& lost, Record& first);
   /// A slot that no sequence lives in, or busy.
   Result<int32_t> free_slot() const;
   /// Error unless `id` is live and not in flight: what an operation that takes a slot's image away asks for.

@@ -1,5 +1,5 @@
 // Half precision and bfloat16, by integer operations: exact widening (subnormals, infinities and NaN included), rounding
-// to nearest even. No hardware conversion is needed, and hardware gives the same bits.
+// to nearest even. No hardware conversion is needed, and hardware gives the same bits (of a NaN, another NaN).
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,11 @@ EVROS_INLINE uint16_t load_u16(const void* bytes) {
 }
 
 EVROS_INLINE float f16_to_f32(uint16_t h) {
+#ifdef __CUDA_ARCH__
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
+  return x;
+#else
   const uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16;
   const uint32_t magnitude = h & 0x7fffu;
   // A subnormal is its integer times 2^-24: exact in binary32.
@@ -24,6 +29,7 @@ EVROS_INLINE float f16_to_f32(uint16_t h) {
   if (magnitude < 0x7c00u) return float_from_bits(sign | ((magnitude << 13) + (112u << 23)));
   const uint32_t quiet = magnitude > 0x7c00u ? 0x00400000u : 0u;
   return float_from_bits(sign | 0x7f800000u | (magnitude << 13) | quiet);
+#endif
 }
 
 EVROS_INLINE uint16_t f32_to_f16(float x) {

@@ -63,7 +63,11 @@ EVROS_INLINE void rotate(float* x, const float* table, int64_t dims) {
 
 /// ORs a StatusBit into the word of row's sequence; threads may do so at the same time.
 EVROS_INLINE void set_status(const Batch& batch, int64_t row, uint32_t bit) {
+#ifdef __CUDA_ARCH__
+  atomicOr(&batch.status[batch.row_sequence[row]], bit);
+#else
   __atomic_fetch_or(&batch.status[batch.row_sequence[row]], bit, __ATOMIC_RELAXED);
+#endif
 }
 
 EVROS_INLINE bool all_finite(const float* x, int64_t n) {

@@ -176,7 +176,7 @@ TEST(GdnDelta, SumsInEightStridesThatFoldFromTheFarHalf) {
   for (const int i : {2, 4, 6, 8}) qkv[16 + i] = 1.0f;
   qkv[16] = 16777216.0f;
   qkv[32] = 1.0f;
-  const float one = 1.0f;
+  const Floats one = {1.0f};
   const Output out = everywhere([&](const Kernels& table, device::Queue& queue) {
     World world(1, 64, 64, 0, 0);
     Floats o(1);
@@ -184,8 +184,8 @@ TEST(GdnDelta, SumsInEightStridesThatFoldFromTheFarHalf) {
       table.gdn_delta(queue, batch,
                       {.qkv = qkv.data(),
                        .qkv_stride = 33,
-                       .decay = &one,
-                       .beta = &one,
+                       .decay = one.data(),
+                       .beta = one.data(),
                        .gate_stride = 1,
                        .key_heads = 1,
                        .value_heads = 1,
