@@ -107,6 +107,12 @@ check_mutants() {  # [--ci]
   passed=$((passed + $(sed -n 's/^mutate: \([0-9]*\) of .* caught$/\1/p' "$logs/mutants")))
 }
 
+# The scalar program for 64-bit ARM under qemu-user: digests as with build/release.
+check_aarch64() {
+  tools/aarch64.sh | tee "$logs/aarch64"
+  passed=$((passed + $(sed -n 's/^aarch64: \([0-9]*\) of .* equal$/\1/p' "$logs/aarch64")))
+}
+
 fuzz_one() {  # NAME SECONDS
   local corpus=build/fuzz/corpus/$1 seeds=() folder
   mkdir -p "$corpus" build/fuzz/findings
@@ -171,6 +177,7 @@ case "${1:-ci}" in
     step "model of publication" check_model
     preset release '*'
     step "cuda: compile" compile_cuda
+    step "aarch64" check_aarch64
     step "mutants" check_mutants --ci
     preset clang '*'
     EVROS_SIM_SECONDS=5 preset asan '-*Slow*'
@@ -181,6 +188,7 @@ case "${1:-ci}" in
     step "tidy" run_tidy
     step "model of publication" check_model
     for name in release clang asan tsan; do preset "$name" '*' -DEVROS_TEST_FOLDERS=; done
+    step "aarch64" check_aarch64
     step "mutants" check_mutants
     step "exhaustive arithmetic" exhaustive
     step "fuzz: build" build_fuzzers

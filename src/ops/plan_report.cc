@@ -11,7 +11,7 @@ namespace {
 using engine::ContextChoice;
 using engine::Plan;
 
-constexpr uint64_t kWorthALine = 1u << 30;
+constexpr uint64_t kWorthALine = 1u << 30;  // of the engine
 
 std::string context_words(const Plan& plan) {
   switch (plan.context_choice) {
@@ -137,7 +137,7 @@ std::string plan_summary(const Plan& plan, const engine::EngineOptions& asked) {
   std::string out;
   if (!plan.fits()) return out;  // the refusal says it all
   const bool told = asked.memory_bytes > 0 || plan.context_choice == ContextChoice::memory;
-  if (!told && plan.total_bytes() < kWorthALine) return out;
+  if (!told && plan.total_bytes() - plan.caller_bytes < kWorthALine) return out;
   const uint64_t state = plan.banks_bytes() + plan.pages_bytes() + plan.tables_bytes;
   const uint64_t rest = plan.total_bytes() - plan.weight_bytes - plan.table_memory_bytes - state;
   out = cat("memory: ", human_bytes(plan.total_bytes()), " of ", human_bytes(plan.usable_bytes), " (",
