@@ -34,7 +34,7 @@ class PageLocked {
   void* allocate(size_t bytes) {
     const std::scoped_lock lock(mutex_);
     if (begin_ == nullptr) return std::aligned_alloc(kHeader, (bytes + kHeader) / kHeader * kHeader);
-    const int power = std::bit_width(std::max(bytes, kHeader) - 1);
+    const int power = static_cast<int>(std::bit_width(std::max(bytes, kHeader) - 1));
     if (Free* block = free_[power]; block != nullptr) {
       free_[power] = block->next;
       return block;

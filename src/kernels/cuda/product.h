@@ -55,13 +55,13 @@ __device__ void add_block(const BlockWords<Codec>& block, int first, int64_t seg
   }
 }
 
-/// Segment `segment` of the integer chain, `n` elements. For one row of activations all of the segment's weights are on their
-/// way before the first is used; with more rows there is work to hide the wait, and registers are scarce.
+/// Segment `segment` of the integer chain, `n` elements. Weights are on their way a few blocks before they are used; with many
+/// rows of activations there is work to hide the wait, and registers are scarce.
 template <typename Codec, int kTokens>
 __device__ void integer_segment(const Strip& strip, int lane, bool aligned, int64_t segment, int64_t segments, int n,
                                 const Columns<kTokens>& columns, float (&acc)[kTokens]) {
   constexpr int kBlocks = static_cast<int>(kSegment) / Codec::kBlock;
-  constexpr int kAhead = kTokens == 1 || kBlocks == 1 ? kBlocks : 2;
+  constexpr int kAhead = kBlocks == 1 ? 1 : kTokens == 1 ? 4 : 2;
   for (int b0 = 0; b0 * Codec::kBlock < n; b0 += kAhead) {
     BlockWords<Codec> block[kAhead];
     EVROS_UNROLL

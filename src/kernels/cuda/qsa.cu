@@ -96,11 +96,20 @@ __device__ Cut cut_scores(const float* scores, int64_t count, int32_t keep, int3
       if ((uint64_t{bits ^ cut.score} >> (shift + 8)) == 0) atomicAdd(&counts[(bits >> shift) & 255u], 1);
     }
     __syncthreads();
-    if (threadIdx.x == 0) {
-      int32_t ties = cut.ties;
-      uint32_t byte = 255;
-      for (; byte > 0 && counts[byte] < ties; --byte) ties -= counts[byte];
-      shared = {cut.score | (byte << shift), ties};
+    if (warp_index() == 0) {  // a lane for eight bytes: the cut lies in those of just one
+      int32_t own = 0;
+      for (int i = 0; i < 8; ++i) own += counts[8 * lane_index() + i];
+      int32_t from = own;  // scores of these bytes and of all higher ones
+      for (int h = 1; h < kWarp; h *= 2) {
+        const int32_t higher = __shfl_down_sync(kAllLanes, from, h);
+        from += lane_index() + h < kWarp ? higher : 0;
+      }
+      int32_t ties = cut.ties - (from - own);
+      if (ties > 0 && ties <= own) {
+        uint32_t byte = 8 * static_cast<uint32_t>(lane_index()) + 7;
+        for (; counts[byte] < ties; --byte) ties -= counts[byte];
+        shared = {cut.score | (byte << shift), ties};
+      }
     }
     __syncthreads();
   }
