@@ -42,7 +42,10 @@ if [ ! -x "$evros" ]; then echo "FAIL: there is no $evros"; exit 1; fi
 
 # ---- the kernels, one by one
 if [ -x "$build/evros_cuda_bits" ]; then
-  step "kernel bits" 100 "$build/evros_cuda_bits" --gtest_brief=1 && row "kernel bits" passed "$(grep -E '^\[==========\].*ran' "$work/out" | tail -n 1 | sed 's/^\[=*\] //')"
+  if step "kernel bits" 100 "$build/evros_cuda_bits" --gtest_brief=1; then
+    ran=$(sed -n 's/^\[==========\] \(.* ran\)\..*/\1/p' "$work/out" | tail -n 1)
+    if [ -n "$ran" ]; then row "kernel bits" passed "$ran"; else fail "kernel bits" "no test ran: $(head -n 1 "$work/out")"; fi
+  fi
 else
   row "kernel bits" "not run" "$build has no evros_cuda_bits"
 fi
