@@ -61,10 +61,10 @@ done
 for model in "${models[@]}"; do
   for kv in f32 f16; do
     name="verify $(basename "$model" .gguf) kv=$kv"
-    budget=8
+    budget=10 tokens=96
     # Once with texts that are long enough for sparse attention in the bundled model.
-    [ "$(basename "$model") $kv" = "tiny-q8_0.gguf f16" ] && budget=34
-    if step "$name" $((budget + 25)) "$evros" verify "$model" --device cuda --kv "$kv" --budget $budget --longest 320; then
+    [ "$(basename "$model") $kv" = "tiny-q8_0.gguf f16" ] && budget=34 tokens=320
+    if step "$name" $((budget + 25)) "$evros" verify "$model" --device cuda --kv "$kv" --budget $budget --tokens $tokens; then
       note=$(grep -E 'faults injected' "$work/out" | sed 's/: passed//')
       skipped=$(grep -cE ' not checked ' "$work/out")
       if grep -q 'on cuda:0' "$work/out"; then row "$name" passed "$note; $skipped rows not checked"; else fail "$name" "it did not run on cuda:0"; fi

@@ -253,15 +253,10 @@ void add_verify(CLI::App& root, VerifyArguments& a) {
   app.add_option("--budget", a.budget, "seconds; what does not fit is said")
       ->capture_default_str()
       ->transform(number(0.001, 1e9));
-<<<<<<< HEAD
-  app.add_option("--longest", a.longest, "longest text in tokens (default: what the budget allows)")
-      ->transform(number<int64_t>(24));
-=======
   app.add_option("--tokens", a.tokens,
                  "length of the texts, for digests that two machines can compare; 0: by the budget")
       ->capture_default_str()
       ->transform(number<int64_t>(0));
->>>>>>> main
   app.add_option("--seed", a.seed, "of texts, cuts and faults")->capture_default_str()->transform(number<uint64_t>(0));
   app.add_flag("--json", a.json, "print JSON");
 }

@@ -96,13 +96,8 @@ struct PerplexityArguments {
 
 struct VerifyArguments {
   ModelArguments model;
-<<<<<<< HEAD
-  double budget = 60;   // seconds
-  int64_t longest = 0;  // tokens; 0: what the budget allows
-=======
   double budget = 60;  // seconds
   int64_t tokens = 0;  // of the longest text; 0: what the budget allows
->>>>>>> main
   uint64_t seed = 1;
   bool json = false;
 };

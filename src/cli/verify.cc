@@ -70,15 +70,11 @@ void print_json(const ops::VerifyReport& report) {
 int verify(const VerifyArguments& a) {
   const Result<std::string> path = model_path(a.model.model);
   if (!path.ok()) return fail(path.error());
-<<<<<<< HEAD
   ops::VerifyOptions options;
   options.engine = engine_options(a.model);
   options.budget_seconds = a.budget;
-  options.longest = a.longest;
+  options.tokens = a.tokens;
   options.seed = a.seed;
-=======
-  const ops::VerifyOptions options{engine_options(a.model), a.budget, a.tokens, a.seed};
->>>>>>> main
   const auto report = [&] {
     ProgressBar bar("verifying", a.json);
     return ops::verify(io::real_io(), *path, options, bar.progress());

@@ -40,12 +40,8 @@ Result<std::vector<Status>> Engine::Impl::attempt(state::Store& in, Forward& on,
     EVROS_ASSIGN(std::vector<int64_t> before, history(in, rows[i].session));
     forward_rows.push_back({&transaction.images()[i], rows[i].tokens, std::move(before)});
   }
-<<<<<<< HEAD
-  EVROS_ASSIGN(std::vector<Status> statuses, on.run(forward_rows, chunk));
-=======
-  EVROS_ASSIGN(const std::span<const Status> seen, forward->run(forward_rows, chunk));
+  EVROS_ASSIGN(const std::span<const Status> seen, on.run(forward_rows, chunk));
   std::vector<Status> statuses(seen.begin(), seen.end());
->>>>>>> main
   const auto clean = std::make_unique<bool[]>(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) clean[i] = statuses[i].ok();
   in.publish(std::move(transaction), {clean.get(), rows.size()});

@@ -19,15 +19,10 @@ namespace evros::ops {
 struct VerifyOptions {
   engine::EngineOptions engine;  // numerics, kv, kernels, threads, table; sizes are chosen by verify
   double budget_seconds = 60;
-<<<<<<< HEAD
-  int64_t longest = 0;  // text in tokens at most; 0: what the budget allows
-  uint64_t seed = 1;    // of the texts and of the random cuts
-  /// Opens the device that is verified; unset: engine.device says which. Anything but the CPU is also compared with the CPU.
-  std::function<Result<std::unique_ptr<device::Device>>()> open;
-=======
   int64_t tokens = 0;  // of the longest text; 0: as many as the budget allows
   uint64_t seed = 1;   // of the texts and of the random cuts
->>>>>>> main
+  /// Opens the device that is verified; unset: engine.device says which. Anything but the CPU is also compared with the CPU.
+  std::function<Result<std::unique_ptr<device::Device>>()> open;
 };
 
 enum class Outcome { passed, failed, not_checked };
