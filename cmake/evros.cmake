@@ -88,8 +88,8 @@ function(evros_check_test_folders)
   endforeach()
 endfunction()
 
-# Reference files of the micro model, kept compressed in the tree: <build>/micro/gguf/micro-{f32,q8_0,q4_0}.gguf and
-# <build>/micro/golden.safetensors, for tests and tools.
+# The micro model and its reference files, kept compressed in the tree: <build>/micro/hf (the checkpoint),
+# <build>/micro/gguf/micro-{f32,q8_0,q4_0}.gguf and <build>/micro/golden.safetensors, for tests and tools.
 set(evros_micro_archive ${CMAKE_SOURCE_DIR}/tests/data/micro/reference.tar.xz)
 if(${evros_micro_archive} IS_NEWER_THAN ${CMAKE_BINARY_DIR}/micro/gguf/micro-f32.gguf)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/micro)

@@ -18,7 +18,7 @@
 
 namespace evros::sim {
 
-inline std::string micro_model() { return std::string(EVROS_SOURCE_DIR) + "/tests/data/micro/hf"; }
+inline std::string micro_model() { return std::string(EVROS_BINARY_DIR) + "/micro/hf"; }
 
 /// Everything that this program injects, added up; printed in one line when it ends.
 inline Totals& all_faults() {

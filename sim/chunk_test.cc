@@ -25,8 +25,8 @@ TEST(ChunkFaults, HostMemoryThatRunsOutAnywhereIsAnErrorWithoutATrace) {
   const World world = bench.world(2, 21);
   Oracle oracle(world);
   const std::vector<FaultPlan> memory{{.kind = FaultKind::host_memory}};
-  prove(oracle, chunk({{7, 2, 300}}), memory, 100);
-  prove(oracle, chunk({{7, 2}, {300}}), memory, 100);
+  prove(oracle, chunk({{7, 2, 300}}), memory, 12);
+  prove(oracle, chunk({{7, 2}, {300}}), memory, 12);
   expect_nothing_found(oracle);
 }
 

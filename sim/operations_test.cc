@@ -16,8 +16,8 @@ engine::EngineOptions short_chunks() {
 engine::ChunkOptions options_of(World& world) { return {.cancel = &world.faults->cancel_flag()}; }
 
 /// Faults of chunks that need no batch, at every `stride`th place (the stages themselves are walked in chunk_test.cc),
-/// and every `memory_stride`th allocation failing.
-void prove_sampled(const Operation& operation, uint64_t stride, uint64_t memory_stride, uint64_t least) {
+/// and every allocation failing.
+void prove_sampled(const Operation& operation, uint64_t stride, uint64_t least) {
   Bench bench(short_chunks());
   const World world = bench.world(2, 10);
   const auto checkpoint = bench.engine->checkpoint(world.sessions[0]);  // at 10, of which the rewind below keeps less
@@ -28,7 +28,7 @@ void prove_sampled(const Operation& operation, uint64_t stride, uint64_t memory_
     const bool rare = plan.kind == FaultKind::copy || plan.kind == FaultKind::fill || plan.kind == FaultKind::download;
     if (!plan.last_row) oracle.exhaust(operation, plan, rare ? 1 : stride);
   }
-  oracle.exhaust(operation, {.kind = FaultKind::host_memory}, memory_stride);
+  oracle.exhaust(operation, {.kind = FaultKind::host_memory}, 1);
   EXPECT_GE(oracle.totals().injected, least);
   expect_nothing_found(oracle);
 }
@@ -46,7 +46,7 @@ TEST(OperationFaults, AnAppendOfSeveralChunksIsAllOrNothing) {
                             const MemoryFaults memory(*world.faults);
                             return world.engine->append(world.sessions[0], tokens, options_of(world));
                           }),
-                29, 1, 500);
+                29, 250);
 }
 
 TEST(OperationFaults, ARewindThatReplaysLeavesTheSessionWhereItWasOrWhereItGoes) {
@@ -55,7 +55,7 @@ TEST(OperationFaults, ARewindThatReplaysLeavesTheSessionWhereItWasOrWhereItGoes)
                             const MemoryFaults memory(*world.faults);
                             return world.engine->rewind(world.sessions[0], 5, options_of(world));
                           }),
-                23, 3, 300);
+                23, 200);
 }
 
 TEST(OperationFaults, ARewriteGoesFromTheOldHistoryToTheNewOneOrStays) {
@@ -66,7 +66,7 @@ TEST(OperationFaults, ARewriteGoesFromTheOldHistoryToTheNewOneOrStays) {
                             EVROS_TRY(world.engine->rewrite(world.sessions[0], 8, tokens, options_of(world)));
                             return {};
                           }),
-                37, 3, 300);
+                37, 250);
 }
 
 TEST(OperationFaults, HostMemoryThatRunsOutInWhatOnlyPublishesChangesNothing) {

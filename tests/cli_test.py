@@ -18,7 +18,7 @@ import numpy as np
 from reference import checkpoint, gguf_files
 
 EVROS = os.environ["EVROS"]
-MICRO = os.path.join(os.environ["EVROS_SOURCE_DIR"], "tests", "data", "micro", "hf")
+MICRO = os.path.join(os.environ["EVROS_BINARY_DIR"], "micro", "hf")
 TINY = os.path.join(os.environ["EVROS_SOURCE_DIR"], "models", "evros-tiny")
 GGUF = os.path.join(os.environ["EVROS_BINARY_DIR"], "micro", "gguf", "micro-f32.gguf")
 HUGE = 1 << 62
@@ -378,6 +378,7 @@ BAD_VALUES = [
         ("--chunk", ["", "0", "65537"], ["1 to 65536"]),
         ("--ple", ["", "moon"], ["disk, ram"]),
         ("--ple-memory-mb", ["", "0", "-1"], ["whole number from 1"]),
+        ("--memory-mb", ["", "0", "-1", "lots"], ["whole number from 1"]),
         ("--kv", ["", "q9"], ["f32, f16, bf16"]),
         ("--numerics", ["", "N7"], ["N1, N1-f32"]),
         ("--kernels", ["", "warp"], ["none of ref"]),

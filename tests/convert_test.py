@@ -112,7 +112,7 @@ class BundledModel(unittest.TestCase):
 class Micro(unittest.TestCase):
     def test_value_heads_are_tiled(self):
         """Two key heads with three value heads each: rows, channels and columns move."""
-        source = Path(os.environ["EVROS_SOURCE_DIR"]) / "tests" / "data" / "micro" / "hf"
+        source = Path(os.environ["EVROS_BINARY_DIR"]) / "micro" / "hf"
         with tempfile.TemporaryDirectory(dir=os.environ["EVROS_BINARY_DIR"]) as folder:
             out = Path(folder) / "micro.gguf"
             ran = subprocess.run([EVROS, "convert", "--type", "f32", str(source), str(out)], capture_output=True, text=True)

@@ -13,7 +13,7 @@ using Changes = std::map<std::string, std::function<void(std::span<uint16_t>)>>;
 
 /// A copy of the micro checkpoint whose named bfloat16 tensors went through their changes.
 inline std::string damaged_copy(const std::string& folder, const Changes& changes) {
-  const std::string micro = source_path("tests/data/micro/hf");
+  const std::string micro = micro_file("hf");
   const std::filesystem::path to = std::filesystem::path(testing::TempDir()) / ("evros_damaged_" + folder);
   std::filesystem::remove_all(to);
   std::filesystem::copy(micro, to);

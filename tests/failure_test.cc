@@ -27,7 +27,7 @@ std::unique_ptr<engine::Engine> load(const std::string& path, const std::string&
   return must_load(path, options);
 }
 
-std::string micro() { return source_path("tests/data/micro/hf"); }
+std::string micro() { return micro_file("hf"); }
 
 template <typename R>
 void expect_code(const R& result, Code code) {

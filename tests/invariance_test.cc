@@ -40,7 +40,7 @@ std::vector<std::vector<int64_t>> partitions(size_t n, uint64_t seed) {
 
 std::string model_path(const std::string& model) {
   if (model == "tiny") return source_path("models/evros-tiny");
-  return model == "hf" ? source_path("tests/data/micro/hf") : micro_gguf(model);
+  return model == "hf" ? micro_file("hf") : micro_gguf(model);
 }
 
 Tokens case_tokens(const Case& c) {

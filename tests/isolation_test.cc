@@ -31,7 +31,7 @@ std::unique_ptr<engine::Engine> load_micro(const Setting& setting, int32_t sessi
   options.context = 256;
   options.threads = 2;
   const std::string type = setting.path;
-  return must_load(type.empty() ? source_path("tests/data/micro/hf") : micro_gguf(type), options);
+  return must_load(type.empty() ? micro_file("hf") : micro_gguf(type), options);
 }
 
 class Isolation : public testing::TestWithParam<Setting> {};

@@ -49,14 +49,14 @@ void compare_sequence(engine::Engine& engine, const Golden& golden, const std::s
 
 TEST(Micro, EveryValueOfTheReferenceFromSafetensors) {
   const Golden golden = load_golden(micro_file("golden.safetensors"));
-  const auto engine = must_load(source_path("tests/data/micro/hf"), reference_options(96));
+  const auto engine = must_load(micro_file("hf"), reference_options(96));
   ASSERT_NE(engine, nullptr);
   for (const char* sequence : {"a", "b", "c"}) compare_sequence(*engine, golden, sequence);
 }
 
 TEST(Micro, GreedyContinuationTokenForToken) {
   const Golden golden = load_golden(micro_file("golden.safetensors"));
-  const auto engine = must_load(source_path("tests/data/micro/hf"), reference_options(96));
+  const auto engine = must_load(micro_file("hf"), reference_options(96));
   ASSERT_NE(engine, nullptr);
   const auto session = engine->open();
   ASSERT_TRUE(session.ok());

@@ -14,11 +14,11 @@ import numpy as np
 from reference import checkpoint, gguf_files, gguf_model
 
 EVROS = os.environ["EVROS"]
-MICRO = os.path.join(os.environ["EVROS_SOURCE_DIR"], "tests", "data", "micro")
-GGUF = os.path.join(os.environ["EVROS_BINARY_DIR"], "micro", "gguf")
+MICRO = os.path.join(os.environ["EVROS_BINARY_DIR"], "micro")
+GGUF = os.path.join(MICRO, "gguf")
 CONFIG, CHECKPOINT = checkpoint.read_folder(os.path.join(MICRO, "hf"))
 PLE_ARRAYS = {name.removeprefix("model."): a for name, a in CHECKPOINT.items() if a.dtype == np.int64}
-TOKENS = checkpoint.read_file(os.path.join(os.environ["EVROS_BINARY_DIR"], "micro", "golden.safetensors"))["a.tokens"]
+TOKENS = checkpoint.read_file(os.path.join(MICRO, "golden.safetensors"))["a.tokens"]
 
 
 class Quantised(unittest.TestCase):

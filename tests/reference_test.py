@@ -10,7 +10,7 @@ import numpy as np
 
 from reference import checkpoint, qwen4exp, random_checkpoint
 
-MICRO = os.path.join(os.environ.get("EVROS_SOURCE_DIR", os.path.join(os.path.dirname(__file__), "..")), "tests", "data", "micro")
+MICRO = os.path.join(os.environ["EVROS_BINARY_DIR"], "micro")
 TOLERANCE = 1e-4  # the reference library forms angles in float32 and sums in float32
 
 # docs/model.md, section 1.4: rows of the published table, eos 248044. History oldest first -> rows 0..15 of its last token.
@@ -31,7 +31,7 @@ PUBLISHED_CONFIG = {"vocab_size": 248320, "ngram_size": 3, "heads_per_ngram": 8,
 
 class Reference(unittest.TestCase):
     def test_every_value_of_the_reference_library(self):
-        golden = checkpoint.read_file(os.path.join(os.environ["EVROS_BINARY_DIR"], "micro", "golden.safetensors"))
+        golden = checkpoint.read_file(os.path.join(MICRO, "golden.safetensors"))
         model = qwen4exp.Model(*checkpoint.read_folder(os.path.join(MICRO, "hf")))
         for sequence in "abc":
             trace, _ = model.run(golden[sequence + ".tokens"], sequence)

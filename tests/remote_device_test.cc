@@ -2,7 +2,7 @@
 // through the device ends the process. Results are those of the host, bit for bit.
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
 
 #include "base/str.h"
 #include "engine/engine.h"
@@ -140,10 +140,22 @@ TEST(RemoteDevice, TraceAndPerplexityReadThroughTheDevice) {
 
 TEST(RemoteDevice, BenchesReadThroughTheDevice) {
   engine::EngineOptions asked = options("f16");
-  const auto stages = load(true, micro("q8_0"), asked);
-  const auto times = ops::bench_stages(*stages, io::real_io(), 20, 3);
-  ASSERT_TRUE(times.ok()) << times.error().message;
-  EXPECT_EQ(times->decode.tokens, 3u);
+  {
+    auto watch = std::make_unique<ops::TimedDevice>(std::make_unique<sim::RemoteDevice>(1),
+                                                    kernels::best_host_kernels(), io::real_io());
+    ops::TimedDevice* const timed = watch.get();
+    const auto stages = Engine::load(io::real_io(), std::move(watch), micro("q8_0"), asked);
+    ASSERT_TRUE(stages.ok()) << stages.error().message;
+    const auto times = ops::bench_stages(**stages, io::real_io(), 20, 3, timed);
+    ASSERT_TRUE(times.ok()) << times.error().message;
+    EXPECT_EQ(times->decode.tokens, 3u);
+    const auto delta = std::find_if(times->kernels.begin(), times->kernels.end(),
+                                    [](const ops::KernelTime& time) { return time.name == "gdn_delta"; });
+    ASSERT_NE(delta, times->kernels.end());
+    const auto& kinds = (*stages)->model().hyper.layer_kind;
+    const auto linear = std::count(kinds.begin(), kinds.end(), format::LayerKind::linear);
+    EXPECT_EQ(delta->calls, 3u * static_cast<uint64_t>(linear)) << "three tokens, each linear layer once";
+  }
   const ops::SpeedOptions speed{.contexts = {32},
                                 .prompt = 16,
                                 .decode = 4,

@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 EVROS = os.environ["EVROS"]
-MICRO = os.path.join(os.environ["EVROS_SOURCE_DIR"], "tests", "data", "micro", "hf")
+MICRO = os.path.join(os.environ["EVROS_BINARY_DIR"], "micro", "hf")
 TINY = os.path.join(os.environ["EVROS_SOURCE_DIR"], "models", "evros-tiny")
 
 

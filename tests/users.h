@@ -57,7 +57,7 @@ inline std::unique_ptr<engine::Engine> load_sized(const std::string& path, const
 }
 
 inline std::unique_ptr<engine::Engine> load_micro(const Size& size) {
-  return load_sized(source_path("tests/data/micro/hf"), size);
+  return load_sized(micro_file("hf"), size);
 }
 
 /// An engine that runs whole sequences in fresh sessions and nothing else.

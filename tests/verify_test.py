@@ -7,7 +7,7 @@ import unittest
 EVROS = os.environ["EVROS"]
 SOURCES = os.environ["EVROS_SOURCE_DIR"]
 BUNDLED = os.path.join(os.path.dirname(EVROS), "evros-tiny.gguf")
-MICRO = os.path.join(SOURCES, "tests/data/micro/hf")
+MICRO = os.path.join(os.environ["EVROS_BINARY_DIR"], "micro", "hf")
 TINY = os.path.join(SOURCES, "models/evros-tiny")
 
 
@@ -48,6 +48,14 @@ class Verify(unittest.TestCase):
         second = verify(MICRO, "--budget", "2")[1]
         self.assertEqual(first["identity"], second["identity"])
         self.assertEqual(len(first["identity"]), 64)
+
+    def test_texts_of_a_chosen_length_have_one_digest_whatever_the_budget_and_the_kernels(self):
+        first = verify(MICRO, "--budget", "2", "--tokens", "30")[1]
+        second = verify(MICRO, "--budget", "3", "--tokens", "30", "--kernels", "ref")[1]
+        other = verify(MICRO, "--budget", "2", "--tokens", "31")[1]
+        self.assertEqual((first["tokens"], second["kernels"]), (30, "ref"))
+        self.assertEqual(first["digests"], second["digests"])
+        self.assertNotEqual(first["digests"]["combined"], other["digests"]["combined"])
 
     def test_a_model_that_cannot_be_opened_is_one_sentence_and_exit_1(self):
         done = subprocess.run([EVROS, "verify", "/nonexistent.gguf"], capture_output=True, text=True)

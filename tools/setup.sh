@@ -10,7 +10,7 @@ build_packages=(make g++ cmake ninja-build pkg-config
   libboost1.81-dev libboost-json1.81-dev libssl-dev zlib1g-dev libcli11-dev libpcre2-dev libutf8proc-dev libxxhash-dev
   libedit-dev libbsd-dev libmd-dev libncurses-dev)
 test_packages=(git libgtest-dev libbenchmark-dev librapidcheck-dev clang-14 libclang-rt-14-dev clang-format-14 xz-utils
-  spin gcc ccache chromium chromium-driver)
+  spin gcc ccache chromium chromium-driver g++-aarch64-linux-gnu qemu-user)
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }

@@ -107,6 +107,12 @@ check_mutants() {  # [--ci]
   passed=$((passed + $(sed -n 's/^mutate: \([0-9]*\) of .* caught$/\1/p' "$logs/mutants")))
 }
 
+# The scalar program for 64-bit ARM under qemu-user: digests as with build/release.
+check_aarch64() {
+  tools/aarch64.sh | tee "$logs/aarch64"
+  passed=$((passed + $(sed -n 's/^aarch64: \([0-9]*\) of .* equal$/\1/p' "$logs/aarch64")))
+}
+
 fuzz_one() {  # NAME SECONDS
   local corpus=build/fuzz/corpus/$1 seeds=() folder
   mkdir -p "$corpus" build/fuzz/findings
@@ -144,6 +150,16 @@ run_fuzzers() {  # SECONDS
   passed=$((passed + $(wc -l <build/fuzz/fuzzers.txt)))
 }
 
+# The CUDA library, for sm_90a; what it computes is checked by tools/gpu_check.sh on machines with a GPU.
+compile_cuda() {
+  if ! command -v nvcc >/dev/null && [ ! -x /usr/local/cuda/bin/nvcc ]; then
+    echo "cuda: not compiled, this machine has no nvcc"
+    return
+  fi
+  quietly cmake --preset cuda
+  quietly cmake --build build/cuda -j "$jobs" --target evros_cuda
+}
+
 exhaustive() {
   quietly cmake --preset release
   quietly cmake --build build/release -j "$jobs" --target kernels_test
@@ -160,6 +176,8 @@ case "${1:-ci}" in
     step "tidy" run_tidy
     step "model of publication" check_model
     preset release '*'
+    step "cuda: compile" compile_cuda
+    step "aarch64" check_aarch64
     step "mutants" check_mutants --ci
     preset clang '*'
     EVROS_SIM_SECONDS=5 preset asan '-*Slow*'
@@ -170,6 +188,7 @@ case "${1:-ci}" in
     step "tidy" run_tidy
     step "model of publication" check_model
     for name in release clang asan tsan; do preset "$name" '*' -DEVROS_TEST_FOLDERS=; done
+    step "aarch64" check_aarch64
     step "mutants" check_mutants
     step "exhaustive arithmetic" exhaustive
     step "fuzz: build" build_fuzzers

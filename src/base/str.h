@@ -3,6 +3,8 @@
 #pragma once
 
 #include <charconv>
+#include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -29,6 +31,18 @@ std::string cat(const Parts&... parts) {
   std::string out;
   (detail::append(out, parts), ...);
   return out;
+}
+
+/// "512 B", "3.4 GiB".
+inline std::string human_bytes(uint64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
+  char digits[32];
+  const auto end =
+      std::to_chars(digits, digits + sizeof digits, value, std::chars_format::fixed, unit == 0 ? 0 : 1).ptr;
+  return cat(std::string_view(digits, static_cast<size_t>(end - digits)), ' ', kUnits[unit]);
 }
 
 }  // namespace evros

@@ -26,7 +26,8 @@ CLI::Option* add_tokens(CLI::App& app, const std::string& name, std::vector<int3
 void add_model(CLI::App& app, ModelArguments& a) {
   const std::vector<std::string> kernels = engine::kernel_names();
   app.add_option("MODEL", a.model, kModelHelp)->check(not_empty());
-  app.add_option("--ctx", a.context, "longest session in tokens (default: the model's, at most 32768)")
+  app.add_option("--ctx", a.context,
+                 "longest session in tokens (default: the model's, at most 32768, or what fits in memory)")
       ->transform(number<int64_t>(1));
   app.add_option("--kv", a.kv, "type of the K/V cache: f32, f16, bf16")
       ->capture_default_str()
@@ -34,13 +35,15 @@ void add_model(CLI::App& app, ModelArguments& a) {
   app.add_option("--numerics", a.numerics, "N1, or N1-f32: quantised weights with float activations")
       ->capture_default_str()
       ->transform(one_of({"N1", "N1-f32"}));
-  app.add_option("--device", a.device, "where it runs: cpu, cuda (the GPU, or an error), or auto (the GPU if there is one)")
+  app.add_option("--device", a.device,
+                 "where it runs: cpu, cuda (the GPU, or an error), or auto (the GPU if there is one)")
       ->capture_default_str()
       ->transform(one_of({"cpu", "cuda", "auto"}));
   app.add_option("--threads", a.threads, "threads (default: one per core)")->transform(number(1, 1024));
   app.add_option("--chunk", a.chunk, "tokens in one chunk at most")->capture_default_str()->transform(number(1, 65536));
-  app.add_option("--kernels", a.kernels,
-                 cat("kernel table of the CPU by name: ", CLI::detail::join(kernels, ", "), " (default: ", kernels.back(), ")"))
+  app.add_option(
+         "--kernels", a.kernels,
+         cat("kernel table of the CPU by name: ", CLI::detail::join(kernels, ", "), " (default: ", kernels.back(), ")"))
       ->transform(one_of(kernels));
   app.add_option("--ple", a.ple, "where the n-gram table lives: disk (read as needed) or ram")
       ->capture_default_str()
@@ -48,6 +51,8 @@ void add_model(CLI::App& app, ModelArguments& a) {
   app.add_option("--ple-memory-mb", a.ple_memory_mb, "memory for table rows with --ple disk")
       ->capture_default_str()
       ->transform(number<uint64_t>(1, 1 << 20));
+  app.add_option("--memory-mb", a.memory_mb, "MiB that the process may use in all (default: what is measured)")
+      ->transform(number<uint64_t>(1, uint64_t{1} << 32));
 }
 
 /// ID=VALUE, such as 42=-1.5.
@@ -248,8 +253,15 @@ void add_verify(CLI::App& root, VerifyArguments& a) {
   app.add_option("--budget", a.budget, "seconds; what does not fit is said")
       ->capture_default_str()
       ->transform(number(0.001, 1e9));
+<<<<<<< HEAD
   app.add_option("--longest", a.longest, "longest text in tokens (default: what the budget allows)")
       ->transform(number<int64_t>(24));
+=======
+  app.add_option("--tokens", a.tokens,
+                 "length of the texts, for digests that two machines can compare; 0: by the budget")
+      ->capture_default_str()
+      ->transform(number<int64_t>(0));
+>>>>>>> main
   app.add_option("--seed", a.seed, "of texts, cuts and faults")->capture_default_str()->transform(number<uint64_t>(0));
   app.add_flag("--json", a.json, "print JSON");
 }

@@ -20,6 +20,7 @@ struct ModelArguments {
   int32_t chunk = 128;
   std::string ple = "disk";  // or "ram"
   uint64_t ple_memory_mb = 64;
+  uint64_t memory_mb = 0;  // 0: what is measured
 };
 
 struct RunArguments {
@@ -95,8 +96,13 @@ struct PerplexityArguments {
 
 struct VerifyArguments {
   ModelArguments model;
+<<<<<<< HEAD
   double budget = 60;   // seconds
   int64_t longest = 0;  // tokens; 0: what the budget allows
+=======
+  double budget = 60;  // seconds
+  int64_t tokens = 0;  // of the longest text; 0: what the budget allows
+>>>>>>> main
   uint64_t seed = 1;
   bool json = false;
 };

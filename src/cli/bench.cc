@@ -96,7 +96,7 @@ int bench_stages(const BenchArguments& a, const std::string& path) {
   if (!table.ok()) return fail(table.error());
   auto watch = std::make_unique<ops::TimedDevice>(std::move(*device), **table, io::real_io());
   ops::TimedDevice* const timed = watch.get();
-  const auto engine = engine::Engine::load(io::real_io(), std::move(watch), path, options);
+  const auto engine = load_engine(path, options, false, std::move(watch));
   if (!engine.ok()) return fail(engine.error());
   const auto bench = ops::bench_stages(**engine, io::real_io(), a.prompt, a.decode, timed);
   if (!bench.ok()) return fail(bench.error());
@@ -136,7 +136,7 @@ int bench_speed(const BenchArguments& a, const std::string& path) {
   const engine::EngineOptions asked = engine_options(a.model);
   const auto left_out = ops::fit_contexts(io, path, asked, options);
   if (!left_out.ok()) return fail(left_out.error());
-  const auto engine = engine::Engine::load(io, path, ops::speed_options(asked, options));
+  const auto engine = load_engine(path, ops::speed_options(asked, options), false);
   if (!engine.ok()) return fail(engine.error());
   auto report = ops::bench_speed(**engine, io, options, {});
   if (!report.ok()) return fail(report.error());

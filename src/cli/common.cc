@@ -3,8 +3,10 @@
 #include <cstdio>
 
 #include "base/str.h"
+#include "cli/progress_bar.h"
 #include "io/io.h"
 #include "io/process.h"
+#include "ops/plan_report.h"
 #include "text/utf8.h"
 
 namespace evros::cli {
@@ -38,7 +40,21 @@ engine::EngineOptions engine_options(const ModelArguments& a) {
   options.chunk = a.chunk;
   options.table.resident = a.ple == "ram";
   options.table.memory_bytes = a.ple_memory_mb << 20;
+  options.memory_bytes = a.memory_mb << 20;
   return options;
+}
+
+Result<std::unique_ptr<engine::Engine>> load_engine(const std::string& path, engine::EngineOptions options, bool quiet,
+                                                    std::unique_ptr<device::Device> device) {
+  ProgressBar bar("loading", quiet);
+  options.progress = bar.progress();
+  if (!quiet) {
+    options.on_plan = [asked = options](const engine::Plan& plan) {
+      std::fputs(ops::plan_summary(plan, asked).c_str(), stderr);
+    };
+  }
+  if (device != nullptr) return engine::Engine::load(io::real_io(), std::move(device), path, options);
+  return engine::Engine::load(io::real_io(), path, options);
 }
 
 int fail(const Error& error) {
@@ -66,18 +82,5 @@ Result<std::string> read_text(bool given, const std::string& text, const std::st
 }
 
 std::string counted(uint64_t n, std::string_view what) { return cat(n, ' ', what, n == 1 ? "" : "s"); }
-
-std::string human_bytes(uint64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
-    value /= 1024;
-    ++unit;
-  }
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
-  return text;
-}
 
 }  // namespace evros::cli

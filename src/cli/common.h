@@ -1,6 +1,7 @@
 // What the sub-commands share: finding the model, printing errors, options for the engine.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "base/result.h"
@@ -14,6 +15,10 @@ Result<std::string> model_path(const std::string& given);
 
 engine::EngineOptions engine_options(const ModelArguments& arguments);
 
+/// Loads with a progress bar and, where a user should know it, the memory plan in a line or two on standard error.
+Result<std::unique_ptr<engine::Engine>> load_engine(const std::string& path, engine::EngineOptions options, bool quiet,
+                                                    std::unique_ptr<device::Device> device = nullptr);
+
 /// Prints "evros: <sentence>." on standard error; returns the exit code 1.
 int fail(const Error& error);
 
@@ -25,8 +30,5 @@ Result<std::string> read_text(bool given, const std::string& text, const std::st
 
 /// "1 token", "2 tokens".
 std::string counted(uint64_t n, std::string_view what);
-
-/// "1.5 MiB".
-std::string human_bytes(uint64_t bytes);
 
 }  // namespace evros::cli

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/check.h"
+#include "base/str.h"
 #include "cli/arguments.h"
 #include "cli/common.h"
 #include "cli/progress_bar.h"

@@ -9,6 +9,7 @@
 #include "cli/common.h"
 #include "engine/engine.h"
 #include "engine/plan.h"
+#include "ops/plan_report.h"
 
 namespace evros::cli {
 namespace {
@@ -68,26 +69,16 @@ std::vector<Fact> facts(const format::HyperParams& h) {
           {"mtp_layers", h.mtp_layers}};
 }
 
-void plan_json(JsonWriter& json, const Result<engine::Plan>& plan) {
+void plan_json(JsonWriter& json, const Result<engine::Plan>& plan, const engine::EngineOptions& asked) {
   json.key("plan");
-  if (!plan.ok()) {
+  if (plan.ok())
+    ops::plan_json(json, *plan, asked);
+  else
     json.begin_object().key("refused").value(plan.error().message).end_object();
-    return;
-  }
-  json.begin_object().key("context").value(plan->context).key("sessions").value(plan->sessions);
-  json.key("weight_bytes").value(plan->weight_bytes).key("table_bytes").value(plan->table_bytes);
-  json.key("table_memory_bytes").value(plan->table_memory_bytes).key("bank_bytes").value(plan->bank_bytes);
-  json.key("banks")
-      .value(plan->limits.banks)
-      .key("page_bytes")
-      .value(plan->page_bytes)
-      .key("pages")
-      .value(plan->limits.pages);
-  json.key("page_tokens").value(plan->page_tokens).key("bytes_per_1k_tokens").value(plan->bytes_per_1k_tokens());
-  json.key("scratch_bytes").value(plan->scratch_bytes).key("total_bytes").value(plan->total_bytes()).end_object();
 }
 
-void print_json(const format::ModelFile& file, const Result<engine::Plan>& plan, bool tensors) {
+void print_json(const format::ModelFile& file, const Result<engine::Plan>& plan, const engine::EngineOptions& asked,
+                bool tensors) {
   JsonWriter json(1);
   json.begin_object()
       .key("path")
@@ -107,7 +98,7 @@ void print_json(const format::ModelFile& file, const Result<engine::Plan>& plan,
   json.end_object().key("metadata").begin_object();
   for (const format::MetadataEntry& entry : file.metadata()) json.key(entry.key).raw(entry.json);
   json.end_object();
-  plan_json(json, plan);
+  plan_json(json, plan, asked);
   if (tensors) {
     json.key("tensors").begin_array();
     for (const format::Tensor& tensor : file.tensors()) {
@@ -122,30 +113,8 @@ void print_json(const format::ModelFile& file, const Result<engine::Plan>& plan,
   std::printf("%s\n", json.take().c_str());
 }
 
-void print_plan(const Result<engine::Plan>& plan, const ModelArguments& a) {
-  if (!plan.ok()) {
-    std::printf("\nplan      refused: %s\n", plan.error().message.c_str());
-    return;
-  }
-  const auto line = [](const char* name, uint64_t bytes, const std::string& note) {
-    std::printf("  %-18s %10s  %s\n", name, human_bytes(bytes).c_str(), note.c_str());
-  };
-  std::printf("\nplan for a context of %lld tokens%s\n", static_cast<long long>(plan->context),
-              a.context > 0 ? " (asked)" : " (default)");
-  line("weights", plan->weight_bytes, "memory");
-  line("n-gram table", plan->table_memory_bytes,
-       cat(a.ple == "ram" ? "memory, as asked" : "memory for rows as they are read", "; ",
-           human_bytes(plan->table_bytes), " on disk"));
-  line("banks", plan->banks_bytes(),
-       cat(plan->limits.banks, " of ", human_bytes(plan->bank_bytes), "; one more session costs one"));
-  line("pages", plan->pages_bytes(),
-       cat(plan->limits.pages, " of ", plan->page_tokens, " tokens; 1024 more tokens cost ",
-           human_bytes(plan->bytes_per_1k_tokens())));
-  line("scratch", plan->scratch_bytes, cat("chunks of ", plan->pass.rows, " tokens"));
-  line("together", plan->total_bytes(), "");
-}
-
-void print_text(const format::ModelFile& file, const Result<engine::Plan>& plan, const InspectArguments& a) {
+void print_text(const format::ModelFile& file, const Result<engine::Plan>& plan, const engine::EngineOptions& asked,
+                bool tensors) {
   std::printf("%s\n%s, \"%s\", %zu file%s, %zu tensors\n\n", file.path().c_str(), std::string(file.container()).c_str(),
               file.name().c_str(), file.files().size(), file.files().size() == 1 ? "" : "s", file.tensors().size());
   for (const Fact& fact : facts(file.hyper()))
@@ -159,7 +128,7 @@ void print_text(const format::ModelFile& file, const Result<engine::Plan>& plan,
   for (const format::MetadataEntry& entry : file.metadata()) {
     std::printf("  %s = %s\n", entry.key.c_str(), entry.value.c_str());
   }
-  if (a.tensors) {
+  if (tensors) {
     std::printf("\ntensors\n");
     for (const format::Tensor& tensor : file.tensors()) {
       std::printf("  %-48s %-8s %-24s %s\n", tensor.name.c_str(),
@@ -167,7 +136,8 @@ void print_text(const format::ModelFile& file, const Result<engine::Plan>& plan,
                   human_bytes(tensor.bytes()).c_str());
     }
   }
-  print_plan(plan, a.model);
+  std::printf("\n%s", plan.ok() ? ops::plan_text(*plan, asked).c_str()
+                                : cat("memory plan: refused: ", plan.error().message, '\n').c_str());
 }
 
 }  // namespace
@@ -177,13 +147,14 @@ int inspect(const InspectArguments& a) {
   if (!path.ok()) return fail(path.error());
   const auto file = format::open_model(io::real_io(), *path);
   if (!file.ok()) return fail(file.error());
-  const Result<engine::Plan> plan = engine::make_plan(**file, engine_options(a.model));
+  const engine::EngineOptions asked = engine_options(a.model);
+  const Result<engine::Plan> plan = engine::make_plan(**file, asked);
   if (!plan.ok() && plan.error().code == Code::invalid_argument)
     return fail(plan.error());  // the options, not the model
   if (a.json)
-    print_json(**file, plan, a.tensors);
+    print_json(**file, plan, asked, a.tensors);
   else
-    print_text(**file, plan, a);
+    print_text(**file, plan, asked, a.tensors);
   return 0;
 }
 

@@ -46,8 +46,7 @@ int perplexity(const PerplexityArguments& a) {
   if (!path.ok()) return fail(path.error());
   const auto text = read_text(false, {}, a.file);
   if (!text.ok()) return fail(text.error());
-  const auto engine =
-      engine::Engine::load(io::real_io(), *path, ops::perplexity_options(engine_options(a.model), a.window));
+  const auto engine = load_engine(*path, ops::perplexity_options(engine_options(a.model), a.window), a.quiet);
   if (!engine.ok()) return fail(engine.error());
   const auto tokenizer = engine::load_tokenizer((*engine)->file());
   if (!tokenizer.ok()) return fail(tokenizer.error());

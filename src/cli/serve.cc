@@ -70,10 +70,11 @@ Status serve_model(const ServeArguments& a) {
   engine::EngineOptions engine_options = cli::engine_options(a.model);
   engine_options.sessions = a.parallel + a.cached;
   engine_options.batch = a.parallel;
-  const int64_t context = engine_options.context > 0 ? engine_options.context : engine::kDefaultContext;
-  engine_options.pool_tokens = a.pool > 0 ? a.pool : a.parallel * context;
+  engine_options.pool_tokens = a.pool;
+  engine_options.pool_contexts = a.parallel;
+  engine_options.caller_bytes = server::memory_bytes(options, a.parallel);
   engine_options.chunk = std::max(engine_options.chunk, a.parallel);
-  EVROS_ASSIGN(const auto engine, engine::Engine::load(io::real_io(), path, engine_options));
+  EVROS_ASSIGN(const auto engine, load_engine(path, engine_options, a.quiet));
   EVROS_ASSIGN(auto tokenizer, engine::load_tokenizer(engine->file()));
   EVROS_ASSIGN(auto chat, text::ChatFormat::create(engine::tokenizer_spec(engine->file()).chat_template));
   EVROS_ASSIGN(const auto service,

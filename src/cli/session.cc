@@ -39,7 +39,7 @@ engine::ReplyParams reply_params(const RunArguments& a, const engine::SamplingPa
 Result<Session> open_session(const RunArguments& a) {
   EVROS_ASSIGN(const std::string path, model_path(a.model.model));
   if (!a.session.empty()) EVROS_TRY(io::real_io().check_target(a.session));
-  EVROS_ASSIGN(auto engine, engine::Engine::load(io::real_io(), path, engine_options(a.model)));
+  EVROS_ASSIGN(auto engine, load_engine(path, engine_options(a.model), a.quiet));
   EVROS_ASSIGN(auto tokenizer, engine::load_tokenizer(engine->file()));
   engine::ReplyParams params = reply_params(a, engine::sampling_defaults(engine->file()));
   EVROS_TRY(engine::validate(params, engine->model().hyper.vocab));

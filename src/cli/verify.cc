@@ -36,6 +36,8 @@ void print_table(const ops::VerifyReport& report) {
     std::printf("  %-16s %10llu %10llu\n", owner.owner.c_str(), static_cast<unsigned long long>(owner.compared),
                 static_cast<unsigned long long>(owner.equal));
   }
+  std::printf("\ndigest of a text of %lld tokens: %s\n", static_cast<long long>(report.tokens),
+              report.digests.combined.c_str());
   std::printf("\n%llu faults injected, %llu left the public digests unchanged; texts of %lld tokens; %.1f s: %s\n",
               static_cast<unsigned long long>(report.faults), static_cast<unsigned long long>(report.faults_unchanged),
               static_cast<long long>(report.tokens), report.seconds, report.passed() ? "passed" : "FAILED");
@@ -57,7 +59,9 @@ void print_json(const ops::VerifyReport& report) {
     json.begin_object().key("owner").value(owner.owner).key("compared").value(owner.compared);
     json.key("equal").value(owner.equal).end_object();
   }
-  json.end_array().end_object();
+  json.end_array().key("digests").begin_object();
+  for (const auto& [owner, hex] : report.digests.owners) json.key(owner).value(hex);
+  json.key("combined").value(report.digests.combined).end_object().end_object();
   std::printf("%s\n", json.take().c_str());
 }
 
@@ -66,11 +70,15 @@ void print_json(const ops::VerifyReport& report) {
 int verify(const VerifyArguments& a) {
   const Result<std::string> path = model_path(a.model.model);
   if (!path.ok()) return fail(path.error());
+<<<<<<< HEAD
   ops::VerifyOptions options;
   options.engine = engine_options(a.model);
   options.budget_seconds = a.budget;
   options.longest = a.longest;
   options.seed = a.seed;
+=======
+  const ops::VerifyOptions options{engine_options(a.model), a.budget, a.tokens, a.seed};
+>>>>>>> main
   const auto report = [&] {
     ProgressBar bar("verifying", a.json);
     return ops::verify(io::real_io(), *path, options, bar.progress());

@@ -26,9 +26,8 @@ class CudaDevice final : public Device {
     if (made.out_of_memory) {
       uint64_t free_bytes = 0, total = 0;
       const bool known = backend_.memory(&free_bytes, &total).name == nullptr;
-      return Error{Code::out_of_memory,
-                   cat("cuda:0 has no ", bytes, " bytes of memory for ", what, " (", made.name,
-                       known ? cat("; ", free_bytes, " of ", total, " bytes are free") : "", ")")};
+      return Error{Code::out_of_memory, cat("cuda:0 has no ", bytes, " bytes of memory for ", what, " (", made.name,
+                                            known ? cat("; ", free_bytes, " of ", total, " bytes are free") : "", ")")};
     }
     EVROS_TRY(check(made, "an allocation"));
     return Buffer(this, static_cast<std::byte*>(data), bytes);
@@ -117,8 +116,7 @@ Result<std::unique_ptr<Device>> make_cuda_device(const EvrosCudaBackend& backend
   if (opened.name == nullptr) return {std::make_unique<CudaDevice>(backend, stream, kernels)};
   const std::string_view name = opened.name;
   if (name == "cudaErrorInsufficientDriver") {
-    return Error{Code::unsupported,
-                 cat("this machine has no NVIDIA driver, or one too old for CUDA 13 (", name, ")")};
+    return Error{Code::unsupported, cat("this machine has no NVIDIA driver, or one too old for CUDA 13 (", name, ")")};
   }
   if (name == "cudaErrorNoDevice") return Error{Code::unsupported, cat("this machine has no NVIDIA GPU (", name, ")")};
   return Error{Code::device, cat("CUDA cannot open GPU 0: ", name, " (", opened.text, ")")};
@@ -131,8 +129,9 @@ Result<std::unique_ptr<Device>> open_cuda_device(const std::vector<std::string>&
   const auto backend = reinterpret_cast<Backend>(dlsym(library, "evros_cuda_backend"));
   const auto kernels = reinterpret_cast<Kernels>(dlsym(library, "evros_cuda_kernels"));
   if (backend == nullptr || kernels == nullptr) {
-    return Error{Code::unsupported, cat(kCudaLibrary, " lacks ", backend == nullptr ? "evros_cuda_backend" : "evros_cuda_kernels",
-                                        "; it is not the library of this program")};
+    return Error{Code::unsupported,
+                 cat(kCudaLibrary, " lacks ", backend == nullptr ? "evros_cuda_backend" : "evros_cuda_kernels",
+                     "; it is not the library of this program")};
   }
   return make_cuda_device(*backend(), kernels());
 }

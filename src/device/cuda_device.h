@@ -22,7 +22,6 @@ constexpr const char* kCudaLibrary = "libevros_cuda.so";
 Result<std::unique_ptr<Device>> open_cuda_device(const std::vector<std::string>& folders);
 
 /// The same with a backend in hand; `kernels` may be null. For the function above and for tests.
-Result<std::unique_ptr<Device>> make_cuda_device(const EvrosCudaBackend& backend,
-                                                 const kernels::Kernels* kernels);
+Result<std::unique_ptr<Device>> make_cuda_device(const EvrosCudaBackend& backend, const kernels::Kernels* kernels);
 
 }  // namespace evros::device

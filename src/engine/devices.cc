@@ -31,8 +31,8 @@ Result<std::unique_ptr<device::Device>> open_device(const EngineOptions& options
 Result<const kernels::Kernels*> choose_kernels(const device::Device& device, const std::string& name) {
   if (const kernels::Kernels* own = device.kernels(); own != nullptr) {
     if (name.empty() || name == own->name) return own;
-    return Error{Code::unsupported, cat("kernels \"", name, "\" do not run on ", device.name(), ", which has \"", own->name,
-                                        "\" alone")};
+    return Error{Code::unsupported,
+                 cat("kernels \"", name, "\" do not run on ", device.name(), ", which has \"", own->name, "\" alone")};
   }
   if (name.empty()) return &kernels::best_host_kernels();
   const kernels::Kernels* table = kernels::host_kernels(name.c_str());

@@ -40,7 +40,12 @@ Result<std::vector<Status>> Engine::Impl::attempt(state::Store& in, Forward& on,
     EVROS_ASSIGN(std::vector<int64_t> before, history(in, rows[i].session));
     forward_rows.push_back({&transaction.images()[i], rows[i].tokens, std::move(before)});
   }
+<<<<<<< HEAD
   EVROS_ASSIGN(std::vector<Status> statuses, on.run(forward_rows, chunk));
+=======
+  EVROS_ASSIGN(const std::span<const Status> seen, forward->run(forward_rows, chunk));
+  std::vector<Status> statuses(seen.begin(), seen.end());
+>>>>>>> main
   const auto clean = std::make_unique<bool[]>(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) clean[i] = statuses[i].ok();
   in.publish(std::move(transaction), {clean.get(), rows.size()});
@@ -81,6 +86,8 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device:
   EVROS_ASSIGN(impl->model.numerics.float_activations, model::parse_float_activations(options.numerics));
   EVROS_ASSIGN(impl->file, format::open_model(io, path));
   EVROS_ASSIGN(impl->info.plan, make_plan(*impl->file, options));
+  if (options.on_plan) options.on_plan(impl->info.plan);
+  if (device->host_addressable()) EVROS_TRY(check_fits(impl->info.plan));
   impl->model.hyper = impl->file->hyper();
   impl->model.state = model::make_state_layout(impl->model.hyper, impl->model.numerics.kv);
   EVROS_TRY(choose_kernels(*device, options.kernels));
@@ -116,6 +123,7 @@ Result<Engine::Impl::Residence> Engine::Impl::move_to(std::unique_ptr<device::De
   }
   EVROS_ASSIGN(home.forward, Forward::create(model, table.get(), *home.device, info.plan.pass));
   home.weights = std::make_unique<WeightLoader>(*file, *home.device, device::thread_count(options.threads));
+  if (lost == nullptr) home.weights->report_to(options.progress, info.plan.weight_bytes);  // it is load()'s alone
   EVROS_ASSIGN(model.weights, model::bind(model.hyper, options.draft_head, *home.weights));
   home.weights->finish();
   return home;

@@ -26,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include "base/progress.h"
 #include "base/result.h"
 #include "device/device.h"
 #include "engine/plan.h"
@@ -43,19 +44,20 @@ using SessionId = state::SlotId;
 using CheckpointId = state::CheckpointId;
 
 struct EngineOptions {
-  std::string numerics = "N1";   // or "N1-f32"
-  std::string kv = "f16";        // K/V cache type: f32, f16, bf16
-  std::string kernels;           // table by name; empty: the fastest that this machine runs
-  int threads = 0;               // 0: one per core
-  int64_t context = 0;           // longest sequence in tokens; 0: the model's own, or kDefaultContext if that is less
-  int32_t sessions = 1;          // sequences alive at once
-  int64_t pool_tokens = 0;       // tokens of all sequences together; 0: each may fill its context
-  int32_t checkpoints = 0;       // held at once; each costs a bank and a page
-  int32_t batch = 1;             // sequences in one chunk at most
-  int32_t chunk = 128;           // tokens in one chunk at most, all sequences together
-  bool all_logits = false;       // observers may ask for the logits of every row (costs chunk x vocabulary floats)
-  bool draft_head = false;       // makes the MTP head's weights resident too; nothing drafts with it yet (model/mtp.h)
-  bool trace = false;            // observers may read what the PLE adds
+  std::string numerics = "N1";  // or "N1-f32"
+  std::string kv = "f16";       // K/V cache type: f32, f16, bf16
+  std::string kernels;          // table by name; empty: the fastest that this machine runs
+  int threads = 0;              // 0: one per core
+  int64_t context = 0;        // longest sequence in tokens; 0: the model's own, kDefaultContext, or what fits in memory
+  int32_t sessions = 1;       // sequences alive at once
+  int64_t pool_tokens = 0;    // tokens of all sequences together; 0: pool_contexts says
+  int32_t pool_contexts = 0;  // whole contexts that all sequences may hold together; 0: each may fill its own
+  int32_t checkpoints = 0;    // held at once; each costs a bank and a page
+  int32_t batch = 1;          // sequences in one chunk at most
+  int32_t chunk = 128;        // tokens in one chunk at most, all sequences together
+  bool all_logits = false;    // observers may ask for the logits of every row (costs chunk x vocabulary floats)
+  bool draft_head = false;    // makes the MTP head's weights resident too; nothing drafts with it yet (model/mtp.h)
+  bool trace = false;         // observers may read what the PLE adds
   pages::RowStoreOptions table;  // how the n-gram table is kept
   std::string device = "cpu";    // or "cuda" (an error where there is none), or "auto" (then the CPU)
   /// Opens the device again after it was lost, or says why it cannot; unset: the engine goes on on the CPU. load() by name
@@ -64,6 +66,11 @@ struct EngineOptions {
   /// Hears of what costs speed and nothing else: why there is no GPU, that a device was lost and where it goes on. One
   /// sentence each, on the engine's thread; may be unset.
   std::function<void(const std::string& sentence)> notice;
+  uint64_t memory_bytes = 0;  // what the process may have resident in all; 0: what io::measure_memory() finds
+  uint64_t caller_bytes = 0;  // of it, what the caller takes beside the engine: requests, results
+  Progress progress;          // of load(), in bytes of weights
+  /// load() calls it before it takes memory or refuses.
+  std::function<void(const Plan&)> on_plan;
 };
 constexpr int64_t kDefaultContext = 32768;
 
@@ -109,7 +116,8 @@ struct Digests {
 
 class Engine {
  public:
-  /// Opens the model (headers), checks that it can run here and that it fits, and makes its weights resident.
+  /// Opens the model (headers), checks that it can run here and that it fits (check_fits()), and makes its weights
+  /// resident.
   static Result<std::unique_ptr<Engine>> load(io::Io& io, const std::string& path, const EngineOptions& options);
   /// The same on a given device instead of options.device; kernels must be able to run there.
   static Result<std::unique_ptr<Engine>> load(io::Io& io, std::unique_ptr<device::Device> device,

@@ -7,7 +7,7 @@
 namespace evros::engine {
 namespace {
 
-const std::string kMicro = std::string(EVROS_SOURCE_DIR) + "/tests/data/micro/hf";
+const std::string kMicro = std::string(EVROS_BINARY_DIR) + "/micro/hf";
 const std::vector<int32_t> kPrompt{7, 2, 300, 41, 41, 5, 2, 2, 99, 12, 480, 7, 2, 300, 41, 8, 9, 10, 11, 17, 4, 3};
 
 std::unique_ptr<Engine> load(EngineOptions options) {

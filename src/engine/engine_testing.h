@@ -10,7 +10,7 @@
 
 namespace evros::engine::testing {
 
-inline const std::string kMicro = std::string(EVROS_SOURCE_DIR) + "/tests/data/micro/hf";
+inline const std::string kMicro = std::string(EVROS_BINARY_DIR) + "/micro/hf";
 
 inline std::unique_ptr<Engine> load_micro(const EngineOptions& options) {
   auto engine = Engine::load(io::real_io(), kMicro, options);

@@ -22,7 +22,29 @@ Result<std::unique_ptr<Forward>> Forward::create(const model::Model& model, page
   const uint64_t bytes = model::carve_scratch(model.hyper, limits, model.ple_row_bytes, nullptr).bytes;
   EVROS_ASSIGN(forward->memory_, device.allocate(bytes, "the scratch of a forward pass"));
   forward->scratch_ = model::carve_scratch(model.hyper, limits, model.ple_row_bytes, forward->memory_.data());
+  forward->reserve();
   return forward;
+}
+
+void Forward::reserve() {
+  const auto& h = model_.hyper;
+  const auto rows = static_cast<size_t>(limits_.rows), sequences = static_cast<size_t>(limits_.sequences);
+  for (auto* list : {&ids_, &row_sequence_}) list->reserve(rows);
+  last_row_sequence_.reserve(sequences);
+  row_position_.reserve(rows);
+  last_position_.reserve(sequences);
+  position_.reserve(3 * sequences);
+  for (auto* list : {&sequence_, &last_sequence_}) list->reserve(sequences);
+  rope_rows_.reserve(rows * static_cast<size_t>(rope_.dims()));
+  status_words_.reserve(sequences);
+  statuses_.reserve(sequences);
+  if (table_ == nullptr) return;
+  const size_t asked = rows * static_cast<size_t>(h.ple_heads());
+  history_.reserve(sequences * static_cast<size_t>(h.ngram_size - 1));
+  window_.resize(static_cast<size_t>(h.ngram_size));
+  table_rows_.reserve(asked);
+  encoded_.reserve(asked * static_cast<size_t>(model_.ple_row_bytes));
+  lease_ = table_->make_lease(asked);
 }
 
 void Forward::lay_out(std::span<const ForwardRow> rows) {
@@ -59,44 +81,47 @@ void Forward::lay_out(std::span<const ForwardRow> rows) {
 
 Status Forward::upload_rope() {
   const auto dims = static_cast<size_t>(rope_.dims());
-  std::vector<float> rows(ids_.size() * dims);
+  rope_rows_.resize(ids_.size() * dims);
   const auto fill = [&](int64_t back) {
     for (size_t r = 0; r < row_position_.size(); ++r) {
-      rope_.row(std::max<int64_t>(row_position_[r] - back, 0), std::span(rows).subspan(r * dims, dims));
+      rope_.row(std::max<int64_t>(row_position_[r] - back, 0), std::span(rope_rows_).subspan(r * dims, dims));
     }
   };
   fill(0);
-  EVROS_TRY(upload(scratch_.rope, rows));
+  EVROS_TRY(upload(scratch_.rope, rope_rows_));
   const float* done = nullptr;  // layers of one ratio share their rows
   for (size_t layer = 0; layer < scratch_.block_rope.size(); ++layer) {
     if (scratch_.block_rope[layer] == nullptr || scratch_.block_rope[layer] == done) continue;
     done = scratch_.block_rope[layer];
     fill(model_.hyper.compress_ratio[layer] - 1);
-    EVROS_TRY(upload(scratch_.block_rope[layer], rows));
+    EVROS_TRY(upload(scratch_.block_rope[layer], rope_rows_));
   }
   return {};
 }
 
-Status Forward::upload_table_rows(std::span<const ForwardRow> rows) {
-  const auto& h = model_.hyper;
-  const auto heads = static_cast<size_t>(h.ple_heads());
-  const auto row_bytes = static_cast<size_t>(model_.ple_row_bytes);
-  for (size_t p = 0; p < h.ple.size(); ++p) {
-    std::vector<uint64_t> wanted(ids_.size() * heads);
-    std::vector<int64_t> window(static_cast<size_t>(h.ngram_size));
-    size_t r = 0;
-    for (const ForwardRow& row : rows) {
-      for (size_t i = 0; i < row.tokens.size(); ++i, ++r) {
-        for (size_t back = 0; back < window.size(); ++back) {
-          window[back] = back <= i ? row.tokens[i - back] : row.history[back - i - 1];
-        }
-        model::ngram_rows(h, h.ple[p], window, std::span(wanted).subspan(r * heads, heads));
+void Forward::hash_ngrams(std::span<const ForwardRow> rows, const format::PleLayer& ple) {
+  const auto heads = static_cast<size_t>(model_.hyper.ple_heads());
+  table_rows_.resize(ids_.size() * heads);
+  size_t r = 0;
+  for (const ForwardRow& row : rows) {
+    for (size_t i = 0; i < row.tokens.size(); ++i, ++r) {
+      for (size_t back = 0; back < window_.size(); ++back) {
+        window_[back] = back <= i ? row.tokens[i - back] : row.history[back - i - 1];
       }
+      model::ngram_rows(model_.hyper, ple, window_, std::span(table_rows_).subspan(r * heads, heads));
     }
-    EVROS_ASSIGN(const pages::Lease lease, table_->acquire(wanted));
-    std::vector<std::byte> encoded(wanted.size() * row_bytes);
-    for (size_t i = 0; i < wanted.size(); ++i) lease.copy_row(i, &encoded[i * row_bytes]);
-    EVROS_TRY(upload(scratch_.ple_encoded[p], encoded));
+  }
+}
+
+Status Forward::upload_table_rows(std::span<const ForwardRow> rows) {
+  const auto row_bytes = static_cast<size_t>(model_.ple_row_bytes);
+  for (size_t p = 0; p < model_.hyper.ple.size(); ++p) {
+    hash_ngrams(rows, model_.hyper.ple[p]);
+    encoded_.resize(table_rows_.size() * row_bytes);
+    EVROS_TRY(table_->acquire(table_rows_, lease_));
+    for (size_t i = 0; i < table_rows_.size(); ++i) lease_.copy_row(i, &encoded_[i * row_bytes]);
+    lease_.release();
+    EVROS_TRY(upload(scratch_.ple_encoded[p], encoded_));
   }
   return {};
 }
@@ -116,11 +141,13 @@ Status Forward::upload_inputs() {
   return upload_rope();
 }
 
-Result<std::vector<Status>> Forward::read_status(size_t sequences) {
-  std::vector<uint32_t> words(sequences);
+Result<std::span<const Status>> Forward::read_status(size_t sequences) {
+  auto& words = status_words_;
+  auto& statuses = statuses_;
+  words.resize(sequences);
   EVROS_TRY(
       device_.download(std::as_writable_bytes(std::span(words)), reinterpret_cast<const std::byte*>(scratch_.status)));
-  std::vector<Status> statuses(sequences);
+  statuses.assign(sequences, Status{});
   for (size_t s = 0; s < sequences; ++s) {
     if (words[s] & kernels::kIndexRange) {
       statuses[s] = Error{Code::device, "a kernel met an index outside its table"};
@@ -134,10 +161,10 @@ Result<std::vector<Status>> Forward::read_status(size_t sequences) {
       statuses[s] = Error{Code::device, cat("the device set the unknown status word ", words[s])};
     }
   }
-  return statuses;
+  return std::span<const Status>(statuses);
 }
 
-Result<std::vector<Status>> Forward::run(std::span<const ForwardRow> rows, const ChunkOptions& options) {
+Result<std::span<const Status>> Forward::run(std::span<const ForwardRow> rows, const ChunkOptions& options) {
   lay_out(rows);
   CHECK(ids_.size() <= static_cast<size_t>(limits_.rows) && rows.size() <= static_cast<size_t>(limits_.sequences));
   CHECK(!options.all_logits || limits_.logit_rows >= limits_.rows);

@@ -25,22 +25,25 @@ struct ForwardRow {
 
 class Forward {
  public:
-  /// `model` and `table` (null without PLE) outlive it. Takes its scratch from the device at once.
+  /// `model` and `table` (null without PLE) outlive it. Takes its scratch from the device and all that it needs on the host
+  /// at once: run() takes no memory, except for the sentence of an error.
   static Result<std::unique_ptr<Forward>> create(const model::Model& model, pages::RowStore* table,
                                                  device::Device& device, const model::PassLimits& limits);
 
-  /// Status of each sequence after the pass, or an error that no sequence is to blame for.
-  Result<std::vector<Status>> run(std::span<const ForwardRow> rows, const ChunkOptions& options);
+  /// Status of each sequence after the pass, valid until the next, or an error that no sequence is to blame for.
+  Result<std::span<const Status>> run(std::span<const ForwardRow> rows, const ChunkOptions& options);
 
   uint64_t scratch_bytes() const { return scratch_.bytes; }
 
  private:
   Forward(const model::Model& model, pages::RowStore* table, device::Device& device, const model::PassLimits& limits);
+  void reserve();
   void lay_out(std::span<const ForwardRow> rows);
   Status upload_inputs();
   Status upload_rope();
+  void hash_ngrams(std::span<const ForwardRow> rows, const format::PleLayer& ple);
   Status upload_table_rows(std::span<const ForwardRow> rows);
-  Result<std::vector<Status>> read_status(size_t sequences);
+  Result<std::span<const Status>> read_status(size_t sequences);
 
   template <typename T>
   Status upload(T* to, const std::vector<T>& from) {
@@ -56,11 +59,21 @@ class Forward {
   device::Buffer memory_;
   model::Scratch scratch_;
 
-  // The pass in hand, host side.
+  // The pass in hand, host side; each with room for the largest.
   std::vector<int32_t> ids_, row_sequence_, last_row_sequence_;
   std::vector<int64_t> row_position_, last_position_, history_, position_;
   std::vector<kernels::SequenceRows> sequence_, last_sequence_;
+<<<<<<< HEAD
   std::vector<const std::byte*> pages_;
+=======
+  std::vector<float> rope_rows_;
+  std::vector<int64_t> window_;
+  std::vector<uint64_t> table_rows_;
+  std::vector<std::byte> encoded_;
+  pages::Lease lease_;  // holds nothing between passes
+  std::vector<uint32_t> status_words_;
+  std::vector<Status> statuses_;
+>>>>>>> main
 };
 
 }  // namespace evros::engine

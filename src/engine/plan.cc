@@ -4,30 +4,79 @@
 #include <limits>
 
 #include "base/str.h"
+#include "device/pool.h"
 #include "engine/engine.h"
 #include "engine/weight_loader.h"
 
 namespace evros::engine {
 namespace {
 
+constexpr const char* kTableGroup = "n-gram table";
+
+constexpr uint64_t kStackTouched = 256u << 10;  // of a thread, its allocator's share included
+constexpr uint64_t kStackMapped = 8u << 20;     // of a thread, as address space
+constexpr uint64_t kOtherThreads = 4;
+constexpr uint64_t kSlack = 4u << 20;  // chat template, small lists, what an allocator keeps
+constexpr uint64_t kFrameEntry = 48;   // what finds a frame of the table
+constexpr uint64_t kTokenEntry = 140, kMergeEntry = 40, kJsonFactor = 11;  // of the tokenizer while it is made
+
+// The purpose of a tensor, by its name (docs/model.md 2).
+const char* group_of(const format::HyperParams& h, std::string_view name) {
+  const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
+  if (name == kTableName) return kTableGroup;
+  if (name == "token_embd.weight") return "embedding";
+  if (name.starts_with("output")) return "head";
+  if (h.mtp_layers > 0 && name.starts_with(cat("blk.", h.layers, '.'))) return "draft head";
+  if (has(".ple_")) return "n-gram layers";
+  if (has(".hc_")) return "hyper-connections";
+  if (has("_shexp")) return "shared experts";
+  if (has(".ffn_")) return "experts";
+  if (has(".ssm_") || has(".attn_qkv") || has(".attn_gate")) return "linear layers";
+  return has(".attn_") || has(".indexer.") ? "attention" : "others";
+}
+
 // Adds up what bind() would load.
 class CountingSource : public model::TensorSource {
  public:
-  explicit CountingSource(const format::ModelFile& file) : file_(file) {}
+  explicit CountingSource(const format::ModelFile& file) : file_(file) {
+    for (const char* name : {"embedding", "attention", "linear layers", "experts", "shared experts",
+                             "hyper-connections", "n-gram layers", kTableGroup, "head", "draft head", "others"}) {
+      groups_.push_back({name, Place::disk, 0, 0});
+    }
+    for (const format::Tensor& tensor : file.tensors()) group(tensor).stored_bytes += tensor.bytes();
+  }
   Result<model::Matrix> matrix(const std::string& name) override {
     EVROS_ASSIGN(const format::Tensor* tensor, find_tensor(file_, name));
-    bytes += tensor->bytes();
+    count(*tensor, tensor->bytes());
+    buffers = std::max(buffers, matrix_buffer_bytes(*tensor));
     return matrix_of(*tensor, nullptr);
   }
   Result<const float*> vector(const std::string& name) override {
     EVROS_ASSIGN(const format::Tensor* tensor, find_tensor(file_, name));
-    bytes += tensor->elements() * sizeof(float);
+    count(*tensor, tensor->elements() * sizeof(float));
+    buffers = std::max(buffers, vector_buffer_bytes(*tensor));
     return static_cast<const float*>(nullptr);
   }
+  std::vector<PlanGroup> groups() && {
+    std::erase_if(groups_, [](const PlanGroup& g) { return g.stored_bytes == 0; });
+    return std::move(groups_);
+  }
   uint64_t bytes = 0;
+  uint64_t buffers = 0;  // the most that loading one of them takes beside it
 
  private:
+  PlanGroup& group(const format::Tensor& tensor) {
+    const std::string_view name = group_of(file_.hyper(), tensor.name);
+    return *std::find_if(groups_.begin(), groups_.end(), [&](const PlanGroup& g) { return g.name == name; });
+  }
+  void count(const format::Tensor& tensor, uint64_t in_memory) {
+    group(tensor).memory_bytes += in_memory;
+    group(tensor).place = Place::memory;
+    bytes += in_memory;
+  }
+
   const format::ModelFile& file_;
+  std::vector<PlanGroup> groups_;
 };
 
 Status check_options(const EngineOptions& options) {
@@ -40,17 +89,16 @@ Status check_options(const EngineOptions& options) {
   EVROS_TRY(at_least("batch", options.batch, 1));
   EVROS_TRY(at_least("context", options.context, 0));
   EVROS_TRY(at_least("pool_tokens", options.pool_tokens, 0));
+  EVROS_TRY(at_least("pool_contexts", options.pool_contexts, 0));
   EVROS_TRY(at_least("threads", options.threads, 0));
   return at_least("chunk", options.chunk, options.batch);
 }
 
-Result<int64_t> choose_context(const format::ModelFile& file, int64_t asked) {
+Status check_context(const format::ModelFile& file, int64_t asked) {
   const int64_t most = file.hyper().context_length;
-  if (asked > most) {
-    return Error{Code::invalid_argument,
-                 cat("a context of ", asked, " tokens was asked for; ", file.path(), " was made for at most ", most)};
-  }
-  return asked > 0 ? asked : std::min(most, kDefaultContext);
+  if (asked <= most) return {};
+  return Error{Code::invalid_argument,
+               cat("a context of ", asked, " tokens was asked for; ", file.path(), " was made for at most ", most)};
 }
 
 // One slot for each session and the spare one, in which histories are made that take several chunks. Banks: one for
@@ -66,7 +114,8 @@ Result<state::Limits> state_limits(const EngineOptions& options, int32_t page_to
     return Error{Code::invalid_argument, cat("pool_tokens is ", options.pool_tokens,
                                              "; it must hold at least one context, ", context, " tokens")};
   }
-  const int64_t pooled = pages_of(options.pool_tokens);
+  const int64_t pool_tokens = options.pool_tokens > 0 ? options.pool_tokens : options.pool_contexts * context;
+  const int64_t pooled = pages_of(pool_tokens);
   const int64_t each = pages_of(context) + 1;
   const int64_t most = (kMost - options.checkpoints) / slots;
   if (banks > kMost || each > most || pooled / slots >= most) {
@@ -78,7 +127,7 @@ Result<state::Limits> state_limits(const EngineOptions& options, int32_t page_to
   limits.slots = static_cast<int32_t>(slots);
   limits.checkpoints = options.checkpoints;
   limits.banks = static_cast<int32_t>(banks);
-  const int64_t pages = options.pool_tokens > 0 ? std::min(pooled + slots, each * slots) : each * slots;
+  const int64_t pages = pool_tokens > 0 ? std::min(pooled + slots, each * slots) : each * slots;
   limits.pages = static_cast<int32_t>(pages + options.checkpoints);
   limits.max_tokens = context;
   return limits;
@@ -104,36 +153,205 @@ Status check_frames(const EngineOptions& options, const format::HyperParams& h, 
                    " MiB are set aside for it")};
 }
 
+// Host memory for making a tokenizer of this vocabulary, files and copies included.
+uint64_t vocabulary_bytes(const format::TextAssets& text) {
+  return text.tokens.size() * kTokenEntry + text.merges.size() * kMergeEntry + text.tokenizer_json.size() * kJsonFactor;
+}
+
+// The host's part of a chunk: table rows and their places, rope rows, and the logits that replies are drawn from.
+uint64_t chunk_bytes(const format::HyperParams& h, const EngineOptions& options, int64_t row_bytes) {
+  const auto rows = static_cast<uint64_t>(options.chunk), vocabulary = static_cast<uint64_t>(h.vocab);
+  const uint64_t of_row = static_cast<uint64_t>(h.ple_heads() * (row_bytes + 24)) + uint64_t{4} * h.rope_dims + 64;
+  const uint64_t logits = (static_cast<uint64_t>(options.batch) + 2) * vocabulary * 16;
+  return rows * of_row + logits + (options.all_logits ? rows * vocabulary * sizeof(float) : 0);
+}
+
+class Planner {
+ public:
+  static Result<Planner> create(const format::ModelFile& file, const EngineOptions& options) {
+    EVROS_TRY(check_options(options));
+    EVROS_TRY(check_types(file));
+    EVROS_TRY(check_context(file, options.context));
+    EVROS_ASSIGN(const kernels::CacheType kv, model::parse_cache_type(options.kv));
+    Planner planner(file, kv);
+    CountingSource source(file);
+    EVROS_TRY(model::bind(file.hyper(), options.draft_head, source));
+    planner.load_buffers_ = source.buffers;
+    planner.base_.weight_bytes = source.bytes;
+    planner.base_.groups = std::move(source).groups();
+    planner.measure(options);
+    return planner;
+  }
+
+  /// The plan for this context, whether it fits or not.
+  Result<Plan> plan(const EngineOptions& options, int64_t context) const {
+    const format::HyperParams& h = file_.hyper();
+    Plan plan = base_;
+    plan.context = context;
+    plan.sessions = options.sessions;
+    plan.caller_bytes = options.caller_bytes;
+    EVROS_ASSIGN(plan.limits, state_limits(options, plan.page_tokens, context));
+    plan.pass = {options.chunk, options.batch, options.all_logits ? options.chunk : options.batch, context,
+                 options.trace};
+    int64_t row_bytes = 0;
+    if (const format::Tensor* table = h.ple.empty() ? nullptr : file_.find(kTableName)) {
+      row_bytes = static_cast<int64_t>(format::row_bytes(table->type, table->ne[0]));
+      EVROS_TRY(check_frames(options, h, *table, row_bytes));
+      place_table(plan, *table, options.table);
+    }
+    plan.scratch_bytes = model::carve_scratch(h, plan.pass, row_bytes, nullptr).bytes;
+    plan.tables_bytes = state::host_bytes(state_.layout, plan.limits) + state_.layout.origin.size();
+    plan.buffer_bytes = std::max(load_buffers_, chunk_bytes(h, options, row_bytes)) + kSlack;
+    const auto threads = static_cast<uint64_t>(device::thread_count(options.threads));
+    plan.program_bytes = plan.measured.own_bytes + vocabulary_bytes(file_.text()) + threads * kStackTouched;
+    return plan;
+  }
+
+  bool fits(const EngineOptions& options, int64_t context) const {
+    const auto sized = plan(options, context);
+    return sized.ok() && sized->fits();
+  }
+
+  /// The longest context that fits, at most `most`; 0 when none does.
+  int64_t largest(const EngineOptions& options, int64_t most) const {
+    if (fits(options, most)) return most;
+    const int64_t step = base_.page_tokens;
+    int64_t fitting = 0, beyond = (most + step - 1) / step;  // in pages
+    while (beyond - fitting > 1) {
+      const int64_t middle = fitting + (beyond - fitting) / 2;
+      (fits(options, middle * step) ? fitting : beyond) = middle;
+    }
+    return fitting * step;
+  }
+
+  int64_t longest(const EngineOptions& options) const {
+    const int64_t most = file_.hyper().context_length;
+    return options.pool_tokens > 0 ? std::min(most, options.pool_tokens) : most;
+  }
+
+  /// What to ask for instead, each of which would do alone; or the least that is needed.
+  std::string advice(const EngineOptions& options, const Plan& plan) const {
+    std::vector<std::string> ways;
+    if (plan.largest_context > 0) ways.push_back(cat("a context of at most ", plan.largest_context, " tokens (--ctx)"));
+    EngineOptions other = options;
+    other.table.resident = false;
+    if (options.table.resident && fits(other, plan.context)) ways.push_back("the n-gram table on disk (--ple disk)");
+    other = options;
+    for (other.sessions = options.sessions - 1; other.sessions > 0 && !fits(other, plan.context);) --other.sessions;
+    if (other.sessions > 0) ways.push_back(cat(other.sessions, other.sessions == 1 ? " session" : " sessions"));
+    other = options;
+    for (other.chunk = options.chunk / 2; other.chunk >= options.batch && !fits(other, plan.context);) other.chunk /= 2;
+    if (other.chunk >= options.batch) ways.push_back(cat("chunks of ", other.chunk, " tokens (--chunk)"));
+    other = options;
+    other.pool_tokens = plan.context, other.pool_contexts = 0;
+    if ((options.pool_tokens > plan.context || options.pool_contexts > 1) && fits(other, plan.context))
+      ways.push_back(cat("fewer tokens in all sequences together, such as one context (--pool ", plan.context, ")"));
+    if (ways.empty()) return least(options);
+    std::string list = "it fits with " + ways[0];
+    for (size_t i = 1; i < ways.size(); ++i) list += ", or with " + ways[i];
+    return list;
+  }
+
+  Plan& base() { return base_; }
+
+ private:
+  Planner(const format::ModelFile& file, kernels::CacheType kv)
+      : file_(file), state_(model::make_state_layout(file.hyper(), kv)) {
+    base_.model = file.path();
+    base_.context_of_model = file.hyper().context_length;
+    base_.bank_bytes = state_.layout.bank_bytes;
+    base_.page_bytes = state_.layout.page_bytes;
+    base_.page_tokens = state_.layout.page_tokens;
+  }
+
+  void measure(const EngineOptions& options) {
+    base_.measured = io::measure_memory();
+    // The pools of the device and of the loader, and a server's.
+    const uint64_t threads = 2 * static_cast<uint64_t>(device::thread_count(options.threads)) + kOtherThreads;
+    base_.mapped_bytes = (threads - std::min(threads, base_.measured.threads)) * kStackMapped;
+    base_.budget_asked = options.memory_bytes > 0;
+    base_.usable_bytes = base_.budget_asked ? options.memory_bytes : std::numeric_limits<uint64_t>::max();
+    base_.usable_because = base_.budget_asked ? "as asked" : "no limit is known";
+    const io::MemoryLimit* limit = base_.measured.smallest(base_.mapped_bytes);
+    if (base_.budget_asked || limit == nullptr) return;
+    base_.usable_bytes = base_.measured.left(*limit, base_.mapped_bytes);
+    base_.usable_because = limit->name;
+  }
+
+  static void place_table(Plan& plan, const format::Tensor& table, const pages::RowStoreOptions& options) {
+    plan.table_bytes = table.bytes();
+    plan.table_memory_bytes = table.bytes();
+    if (!options.resident) {
+      const uint64_t memory = std::min(options.memory_bytes, table.bytes());
+      plan.table_memory_bytes = memory + memory / std::max<uint32_t>(options.frame_bytes, 1) * kFrameEntry;
+    }
+    for (PlanGroup& group : plan.groups) {
+      if (group.name != kTableGroup) continue;
+      group.place = options.resident ? Place::memory : Place::frames;
+      group.memory_bytes = plan.table_memory_bytes;
+    }
+  }
+
+  std::string least(EngineOptions options) const {
+    options.table.resident = false;
+    options.sessions = 1, options.checkpoints = 0, options.chunk = options.batch = 1;
+    options.pool_tokens = options.pool_contexts = 0;
+    const auto sized = plan(options, std::min<int64_t>(base_.page_tokens, base_.context_of_model));
+    if (!sized.ok()) return sized.error().message;
+    return cat("even one session of ", sized->context,
+               " tokens, one token at a time and the n-gram table on disk, needs ", human_bytes(sized->total_bytes()));
+  }
+
+  const format::ModelFile& file_;
+  model::StateLayout state_;
+  Plan base_;  // what no option of size changes
+  uint64_t load_buffers_ = 0;
+};
+
 }  // namespace
 
+const char* place_name(Place place) {
+  return place == Place::memory ? "memory" : place == Place::frames ? "disk, read into frames" : "disk, not used";
+}
+
 Result<Plan> make_plan(const format::ModelFile& file, const EngineOptions& options) {
-  EVROS_TRY(check_options(options));
-  EVROS_ASSIGN(const kernels::CacheType kv, model::parse_cache_type(options.kv));
-  EVROS_TRY(check_types(file));
-  Plan plan;
-  EVROS_ASSIGN(plan.context, choose_context(file, options.context));
-  plan.context_of_model = file.hyper().context_length;
-  const model::StateLayout state = model::make_state_layout(file.hyper(), kv);
-  plan.bank_bytes = state.layout.bank_bytes;
-  plan.page_bytes = state.layout.page_bytes;
-  plan.page_tokens = state.layout.page_tokens;
-  plan.sessions = options.sessions;
-  EVROS_ASSIGN(plan.limits, state_limits(options, plan.page_tokens, plan.context));
-  plan.pass = {options.chunk, options.batch, options.all_logits ? options.chunk : options.batch, plan.context,
-               options.trace};
-  CountingSource source(file);
-  EVROS_TRY(model::bind(file.hyper(), options.draft_head, source));
-  plan.weight_bytes = source.bytes;
-  int64_t row_bytes = 0;
-  if (const format::Tensor* table = file.hyper().ple.empty() ? nullptr : file.find(kTableName)) {
-    row_bytes = static_cast<int64_t>(format::row_bytes(table->type, table->ne[0]));
-    EVROS_TRY(check_frames(options, file.hyper(), *table, row_bytes));
-    plan.table_bytes = table->bytes();
-    plan.table_memory_bytes =
-        options.table.resident ? table->bytes() : std::min(options.table.memory_bytes, table->bytes());
+  EVROS_ASSIGN(Planner planner, Planner::create(file, options));
+  const int64_t longest = planner.longest(options);
+  const int64_t wanted = options.context > 0 ? options.context : std::min(longest, kDefaultContext);
+  const int64_t largest = planner.largest(options, longest);
+  planner.base().largest_context = largest;
+  planner.base().context_unless_memory = wanted;
+  const bool shorter = options.context == 0 && largest > 0 && largest < wanted;
+  planner.base().context_choice = options.context > 0                     ? ContextChoice::asked
+                                  : shorter                               ? ContextChoice::memory
+                                  : wanted == file.hyper().context_length ? ContextChoice::model
+                                                                          : ContextChoice::usual;
+  EVROS_ASSIGN(Plan plan, planner.plan(options, wanted));
+  plan.bytes_unless_memory = plan.total_bytes();
+  if (shorter) {
+    planner.base().bytes_unless_memory = plan.total_bytes();
+    EVROS_ASSIGN(plan, planner.plan(options, largest));
   }
-  plan.scratch_bytes = model::carve_scratch(file.hyper(), plan.pass, row_bytes, nullptr).bytes;
+  if (!plan.fits()) plan.advice = planner.advice(options, plan);
   return plan;
+}
+
+Status check_fits(const Plan& plan) {
+  if (plan.fits()) return {};
+  std::string list;
+  const auto add = [&](std::string_view name, uint64_t bytes) {
+    if (bytes > 0) list += cat(list.empty() ? "" : ", ", name, ' ', human_bytes(bytes));
+  };
+  for (const PlanGroup& group : plan.groups) add(group.name, group.memory_bytes);
+  add("session state", plan.banks_bytes() + plan.tables_bytes);
+  add(cat("context of ", plan.context, " tokens"), plan.pages_bytes());
+  add("scratch", plan.scratch_bytes);
+  add("buffers", plan.buffer_bytes);
+  add("program and vocabulary", plan.program_bytes);
+  add("requests and measurements", plan.caller_bytes);
+  return Error{Code::out_of_memory, cat(plan.model, ": ", human_bytes(plan.total_bytes()), " of memory are needed and ",
+                                        human_bytes(plan.usable_bytes), " may be used (", plan.usable_because,
+                                        "): ", list, "; ", plan.advice)};
 }
 
 }  // namespace evros::engine

@@ -73,7 +73,8 @@ Status Engine::Impl::present() {
   CHECK(!loss.ok());
   const std::string name(device->name()), what = loss.error().message;
   const auto say = [&](const std::string& where) {
-    if (options.notice) options.notice(cat(what, "; ", where, ", and its sessions were computed again from their tokens"));
+    if (options.notice)
+      options.notice(cat(what, "; ", where, ", and its sessions were computed again from their tokens"));
   };
   std::string why = "nothing opens it again";
   if (options.reopen) {

@@ -30,6 +30,12 @@ Result<const format::Tensor*> find_tensor(const format::ModelFile& file, const s
   return tensor;
 }
 
+uint64_t matrix_buffer_bytes(const format::Tensor& tensor) { return 2 * read_step(tensor, 0); }
+
+uint64_t vector_buffer_bytes(const format::Tensor& tensor) {
+  return tensor.bytes() + tensor.elements() * sizeof(float);
+}
+
 model::Matrix matrix_of(const format::Tensor& tensor, const std::byte* data) {
   return {tensor.type, data, static_cast<int64_t>(tensor.rows()), static_cast<int64_t>(tensor.ne[0]),
           static_cast<int64_t>(format::row_bytes(tensor.type, tensor.ne[0]))};
@@ -82,6 +88,7 @@ Result<model::Matrix> WeightLoader::matrix(const std::string& name) {
     }
     EVROS_TRY(device_.upload(data + at, packed));
     at += n;
+    report(progress_, filled_ += n, total_);
   }
   return matrix_of(*tensor, data);
 }
@@ -95,6 +102,7 @@ Result<const float*> WeightLoader::vector(const std::string& name) {
   }
   EVROS_ASSIGN(std::byte * data, allocate(bytes.size(), name));
   EVROS_TRY(device_.upload(data, bytes));
+  filled_ += bytes.size();
   return reinterpret_cast<const float*>(data);
 }
 

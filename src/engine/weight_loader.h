@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/progress.h"
 #include "device/device.h"
 #include "device/pool.h"
 #include "format/model_file.h"
@@ -23,8 +24,14 @@ class WeightLoader : public model::TensorSource {
 
   Result<model::Matrix> matrix(const std::string& name) override;
   Result<const float*> vector(const std::string& name) override;
+  /// From now on tells `progress` how many of `total` device bytes are filled; the end is told by finish().
+  void report_to(Progress progress, uint64_t total) { progress_ = std::move(progress), total_ = total; }
   /// Nothing more will be asked for.
-  void finish() { pool_.reset(); }
+  void finish() {
+    pool_.reset();
+    report(progress_, total_, total_);
+    progress_ = {};
+  }
   /// Device bytes taken so far.
   uint64_t bytes() const { return bytes_; }
 
@@ -36,7 +43,9 @@ class WeightLoader : public model::TensorSource {
   device::Device& device_;
   std::optional<device::Pool> pool_;
   std::vector<device::Buffer> buffers_;
-  uint64_t bytes_ = 0;
+  uint64_t bytes_ = 0;  // taken
+  uint64_t filled_ = 0, total_ = 0;
+  Progress progress_;
 };
 
 /// The tensor, or an error that names file and tensor.
@@ -44,6 +53,10 @@ Result<const format::Tensor*> find_tensor(const format::ModelFile& file, const s
 
 /// The tensor as rows of ne0 columns that lie at `data` in the kernels' layout, all higher dimensions folded into rows.
 model::Matrix matrix_of(const format::Tensor& tensor, const std::byte* data);
+
+/// Host memory that the loader takes for a while beside what it fills, for a matrix and for a vector.
+uint64_t matrix_buffer_bytes(const format::Tensor& tensor);
+uint64_t vector_buffer_bytes(const format::Tensor& tensor);
 
 /// One sentence that lists every tensor of a type that the kernels cannot multiply with, or ok.
 Status check_types(const format::ModelFile& file);

@@ -16,7 +16,7 @@ namespace evros::format {
 namespace {
 
 const std::string kSource = EVROS_SOURCE_DIR;
-const std::string kMicroFolder = kSource + "/tests/data/micro/hf";
+const std::string kMicroFolder = std::string(EVROS_BINARY_DIR) + "/micro/hf";
 const std::string kTinyFolder = kSource + "/models/evros-tiny";
 std::string micro_gguf(const std::string& type) { return cat(EVROS_BINARY_DIR, "/micro/gguf/micro-", type, ".gguf"); }
 

@@ -1,5 +1,5 @@
 // The kernel table: every operation of the forward pass as a plain function over device memory. A table is one backend
-// and instruction set (ref, avx2, avx512, cuda); all of them compute the chains of docs/numerics.md, bit for bit, so a
+// and instruction set (ref, avx2, avx512bw, avx512, cuda); all compute the chains of docs/numerics.md, bit for bit, so a
 // table is chosen once at start and never changes a result. ref/ is the rule where the page is silent.
 //
 // Conventions. All pointers are device memory of the table's device unless marked host. Matrices of activations are rows of
@@ -424,7 +424,7 @@ struct Kernels {
 
 /// Scalar kernels compiled for the baseline instruction set: always there.
 const Kernels& ref_kernels();
-/// The same source compiled with hardware fused multiply-add; null where the CPU has none.
+/// The same source compiled with hardware fused multiply-add; null where the CPU has none, or the baseline has it.
 const Kernels* ref_fma_kernels();
 /// Every table that this machine can run, slowest first.
 std::vector<const Kernels*> host_tables();

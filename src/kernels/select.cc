@@ -1,46 +1,39 @@
 // Which tables this program has and which of them this machine can run.
-#ifdef EVROS_HAVE_VECTOR_TABLES
-#include <cpuid.h>
-#endif
-
 #include <string_view>
 
 #include "kernels/kernels.h"
+
+#ifdef EVROS_X86_TABLES
+#include <cpuid.h>
+#endif
 
 namespace evros::kernels {
 
 namespace ref {
 const Kernels& table();
 }
-#ifdef EVROS_HAVE_REF_FMA
+
+const Kernels& ref_kernels() { return ref::table(); }
+
+// Every table beside the reference: those that cmake/kernels.cmake compiles for this architecture, slowest first.
+#ifdef EVROS_X86_TABLES
+
 namespace ref_fma {
 const Kernels& table();
 }
-#endif
-#ifdef EVROS_HAVE_VECTOR_TABLES
 namespace avx2 {
+const Kernels& table();
+}
+namespace avx512bw {
 const Kernels& table();
 }
 namespace avx512 {
 const Kernels& table();
 }
-#endif
-
-const Kernels& ref_kernels() { return ref::table(); }
-
-const Kernels* ref_fma_kernels() {
-#ifdef EVROS_HAVE_REF_FMA
-  // Also asks whether the operating system saves the wide registers.
-  if (__builtin_cpu_supports("avx") && __builtin_cpu_supports("fma")) return &ref_fma::table();
-#endif
-  return nullptr;
-}
 
 namespace {
 
-// What cmake/kernels.cmake compiles the two tables with. Asking for a wide set also asks whether the operating system saves
-// its registers.
-#ifdef EVROS_HAVE_VECTOR_TABLES
+// What the tables are compiled with. Asking for a wide set also asks whether the operating system saves its registers.
 bool has_f16c() {  // which Clang 14 does not know by name
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
@@ -48,22 +41,37 @@ bool has_f16c() {  // which Clang 14 does not know by name
 
 bool runs_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c(); }
 
-bool runs_avx512() {
+bool runs_avx512bw() {
   return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("avx512vnni");
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
-#endif
+
+void add_tables(std::vector<const Kernels*>& tables) {
+  if (const Kernels* fma = ref_fma_kernels()) tables.push_back(fma);
+  if (runs_avx2()) tables.push_back(&avx2::table());
+  if (runs_avx512bw()) tables.push_back(&avx512bw::table());
+  if (runs_avx512bw() && __builtin_cpu_supports("avx512vnni")) tables.push_back(&avx512::table());
+}
 
 }  // namespace
 
+const Kernels* ref_fma_kernels() {
+  return __builtin_cpu_supports("avx") && __builtin_cpu_supports("fma") ? &ref_fma::table() : nullptr;
+}
+
+#else  // an architecture whose baseline has fused multiply-add, or none with a table of its own
+
+namespace {
+void add_tables(std::vector<const Kernels*>&) {}
+}  // namespace
+
+const Kernels* ref_fma_kernels() { return nullptr; }
+
+#endif
+
 std::vector<const Kernels*> host_tables() {
   std::vector<const Kernels*> tables{&ref_kernels()};
-  if (const Kernels* fma = ref_fma_kernels()) tables.push_back(fma);
-#ifdef EVROS_HAVE_VECTOR_TABLES
-  if (runs_avx2()) tables.push_back(&avx2::table());
-  if (runs_avx512()) tables.push_back(&avx512::table());
-#endif
+  add_tables(tables);
   return tables;
 }
 

@@ -52,11 +52,13 @@ Status launch_checked(const Pass& pass, const device::StageInfo& stage, const ke
                       device::Device& device, const std::function<void(device::Queue&)>& body) {
   EVROS_TRY(device.launch(stage, body));
   if (stage.outputs.empty()) return {};
-  return device.launch({stage.name, stage.layer, stage.index, {}, stage.status}, [&](device::Queue& queue) {
+  const auto check = [&](device::Queue& queue) {
     for (const device::StageOutput& block : stage.outputs) {
       pass.model->kernels->check_finite(queue, rows, {block.data, block.stride, block.width});
     }
-  });
+  };
+  // By reference: what std::function holds of at most two pointers needs no memory.
+  return device.launch({stage.name, stage.layer, stage.index, {}, stage.status}, std::cref(check));
 }
 
 namespace {

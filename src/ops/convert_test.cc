@@ -56,8 +56,8 @@ int64_t ulps(float a, float b) {
 TEST(Convert, F32OfTheFixtureIsWhatTheEngineReadsFromTheFolder) {
   TemporaryFolder out("f32");
   io::Io& io = io::real_io();
-  convert_ok(io, source_path("tests/data/micro/hf"), out.path("m.gguf"), as(TensorType::f32));
-  const auto folder = open_or_die(io, source_path("tests/data/micro/hf")), gguf = open_or_die(io, out.path("m.gguf"));
+  convert_ok(io, cat(EVROS_BINARY_DIR, "/micro/hf"), out.path("m.gguf"), as(TensorType::f32));
+  const auto folder = open_or_die(io, cat(EVROS_BINARY_DIR, "/micro/hf")), gguf = open_or_die(io, out.path("m.gguf"));
   EXPECT_EQ(describe(gguf->hyper()), describe(folder->hyper()));
   expect_same_floats(*folder, *gguf);
 }
@@ -65,7 +65,7 @@ TEST(Convert, F32OfTheFixtureIsWhatTheEngineReadsFromTheFolder) {
 TEST(Convert, F32OfTheFixtureIsTheOtherConvertersFile) {
   TemporaryFolder out("other");
   io::Io& io = io::real_io();
-  convert_ok(io, source_path("tests/data/micro/hf"), out.path("m.gguf"), as(TensorType::f32));
+  convert_ok(io, cat(EVROS_BINARY_DIR, "/micro/hf"), out.path("m.gguf"), as(TensorType::f32));
   const auto ours = open_or_die(io, out.path("m.gguf")), theirs = open_or_die(io, micro_gguf("f32"));
   EXPECT_EQ(describe(ours->hyper()), describe(theirs->hyper()));
   ASSERT_EQ(ours->tensors().size(), theirs->tensors().size());
@@ -104,7 +104,7 @@ void expect_same_q8_0(const std::vector<std::byte>& ours, const std::vector<std:
 std::map<std::string, int> expect_same_bytes(const std::string& type_name, TensorType type) {
   TemporaryFolder out(type_name);
   io::Io& io = io::real_io();
-  convert_ok(io, source_path("tests/data/micro/hf"), out.path("m.gguf"), as(type));
+  convert_ok(io, cat(EVROS_BINARY_DIR, "/micro/hf"), out.path("m.gguf"), as(type));
   const auto ours = open_or_die(io, out.path("m.gguf")), theirs = open_or_die(io, micro_gguf(type_name));
   const auto exact = open_or_die(io, micro_gguf("f32"));
   std::map<std::string, int> other;

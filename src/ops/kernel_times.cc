@@ -1,6 +1,7 @@
 #include "ops/kernel_times.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/check.h"
 
@@ -9,9 +10,30 @@ namespace evros::ops {
 using kernels::Batch;
 using kernels::Kernels;
 
+// Every entry of Kernels once.
+#define EVROS_ENTRIES(X)                                                                                              \
+  X(embed)                                                                                                            \
+  X(quantize) X(matmul) X(rms_norm) X(rope) X(swiglu) X(keep_last) X(gather_last) X(check_finite) X(hc_low) X(hc_mix) \
+      X(hc_write) X(gdn_conv) X(gdn_qk_norm) X(gdn_gates) X(gdn_delta) X(gdn_out_norm) X(store_rows) X(index_store)   \
+          X(qsa_select) X(attention) X(head_gate) X(router) X(experts) X(shared_add) X(keep_routes) X(ple_rows)       \
+              X(ple_gate) X(ple_conv)
+
 namespace {
 
 TimedDevice* g_timed = nullptr;
+
+enum Index : size_t {
+#define EVROS_INDEX(entry) at_##entry,
+  EVROS_ENTRIES(EVROS_INDEX) count
+#undef EVROS_INDEX
+};
+
+constexpr std::array<const char*, count> kNames{
+#define EVROS_NAME(entry) #entry,
+    EVROS_ENTRIES(EVROS_NAME)
+#undef EVROS_NAME
+};
+static_assert(sizeof(Kernels) == (count + 1) * sizeof(void*), "an entry is missing in EVROS_ENTRIES");
 
 }  // namespace
 
@@ -39,53 +61,21 @@ struct TimedEntry {
     }
   };
 
-  static void name(std::array<KernelTime, TimedDevice::kEntries>& times) {
-    constexpr const char* kNames[] = {"embed", "quantize", "matmul", "rms_norm", "rope", "swiglu", "keep_last", "gather_last", "check_finite", "hc_low", "hc_mix", "hc_write", "gdn_conv", "gdn_qk_norm", "gdn_gates", "gdn_delta", "gdn_out_norm", "store_rows", "index_store", "qsa_select", "attention", "head_gate", "router", "experts", "shared_add", "keep_routes", "ple_rows", "ple_gate", "ple_conv"};
-    static_assert(std::size(kNames) == TimedDevice::kEntries);
-    for (size_t i = 0; i < times.size(); ++i) times[i].name = kNames[i];
-  }
-
   static const Kernels& table(const char* name) {
     static Kernels made;
     made.name = name;
-    made.embed = Of<0, &Kernels::embed>::call;
-    made.quantize = Of<1, &Kernels::quantize>::call;
-    made.matmul = Of<2, &Kernels::matmul>::call;
-    made.rms_norm = Of<3, &Kernels::rms_norm>::call;
-    made.rope = Of<4, &Kernels::rope>::call;
-    made.swiglu = Of<5, &Kernels::swiglu>::call;
-    made.keep_last = Of<6, &Kernels::keep_last>::call;
-    made.gather_last = Of<7, &Kernels::gather_last>::call;
-    made.check_finite = Of<8, &Kernels::check_finite>::call;
-    made.hc_low = Of<9, &Kernels::hc_low>::call;
-    made.hc_mix = Of<10, &Kernels::hc_mix>::call;
-    made.hc_write = Of<11, &Kernels::hc_write>::call;
-    made.gdn_conv = Of<12, &Kernels::gdn_conv>::call;
-    made.gdn_qk_norm = Of<13, &Kernels::gdn_qk_norm>::call;
-    made.gdn_gates = Of<14, &Kernels::gdn_gates>::call;
-    made.gdn_delta = Of<15, &Kernels::gdn_delta>::call;
-    made.gdn_out_norm = Of<16, &Kernels::gdn_out_norm>::call;
-    made.store_rows = Of<17, &Kernels::store_rows>::call;
-    made.index_store = Of<18, &Kernels::index_store>::call;
-    made.qsa_select = Of<19, &Kernels::qsa_select>::call;
-    made.attention = Of<20, &Kernels::attention>::call;
-    made.head_gate = Of<21, &Kernels::head_gate>::call;
-    made.router = Of<22, &Kernels::router>::call;
-    made.experts = Of<23, &Kernels::experts>::call;
-    made.shared_add = Of<24, &Kernels::shared_add>::call;
-    made.keep_routes = Of<25, &Kernels::keep_routes>::call;
-    made.ple_rows = Of<26, &Kernels::ple_rows>::call;
-    made.ple_gate = Of<27, &Kernels::ple_gate>::call;
-    made.ple_conv = Of<28, &Kernels::ple_conv>::call;
+#define EVROS_SET(entry) made.entry = Of<at_##entry, &Kernels::entry>::call;
+    EVROS_ENTRIES(EVROS_SET)
+#undef EVROS_SET
     return made;
   }
 };
 
 TimedDevice::TimedDevice(std::unique_ptr<device::Device> inner, const Kernels& table, io::Io& clock)
-    : inner_(std::move(inner)), table_(table), clock_(clock) {
+    : inner_(std::move(inner)), table_(table), clock_(clock), times_(count) {
   CHECK(g_timed == nullptr);
   g_timed = this;
-  TimedEntry::name(times_);
+  for (size_t i = 0; i < count; ++i) times_[i].name = kNames[i];
 }
 
 TimedDevice::~TimedDevice() { g_timed = nullptr; }

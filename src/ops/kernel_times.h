@@ -3,7 +3,6 @@
 // how fast a token is.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -53,12 +52,11 @@ class TimedDevice final : public device::Device {
 
  private:
   friend struct TimedEntry;
-  static constexpr size_t kEntries = 29;
   std::unique_ptr<device::Device> inner_;
   const kernels::Kernels& table_;
   io::Io& clock_;
   bool measuring_ = false;
-  std::array<KernelTime, kEntries> times_;
+  std::vector<KernelTime> times_;  // of every entry
 };
 
 }  // namespace evros::ops

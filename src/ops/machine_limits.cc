@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <string>
 #include <string_view>
 
 #include "base/str.h"
+#include "io/memory.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -21,26 +21,6 @@ constexpr size_t kLine = 8;  // words of a cache line
 
 /// Where results go, so that no compiler finds that nobody needs them.
 volatile uint64_t sink;
-
-/// The first number in `text` behind `key`, 0 when there is none.
-uint64_t number_after(std::string_view text, std::string_view key) {
-  const size_t found = text.find(key);
-  if (found == std::string_view::npos) return 0;
-  const size_t at = std::min(text.find_first_not_of(' ', found + key.size()), text.size());
-  uint64_t value = 0;
-  std::from_chars(text.data() + at, text.data() + text.size(), value);
-  return value;
-}
-
-/// A short file of the kernel's, which says nothing true about its length: byte after byte until there is none.
-std::string kernel_file(io::Io& io, const std::string& path) {
-  std::string text;
-  const auto file = io.open(path);
-  if (!file.ok()) return text;
-  for (std::byte byte{}; text.size() < 4096 && (*file)->read_at(text.size(), {&byte, 1}).ok();)
-    text.push_back(static_cast<char>(byte));
-  return text;
-}
 
 /// The sum of words [begin, end), read as kStreams runs side by side, each fetching kAhead lines ahead.
 template <size_t kStreams, size_t kAhead>
@@ -143,27 +123,28 @@ Int8Kernel choose_int8() {
 
 }  // namespace
 
-uint64_t available_memory(io::Io& io) { return number_after(kernel_file(io, "/proc/meminfo"), "MemAvailable:") << 10; }
-
 uint64_t last_level_cache(io::Io& io) {
   uint64_t largest = 0;
   for (int index = 0; index < 8; ++index) {
-    const std::string text = kernel_file(io, cat("/sys/devices/system/cpu/cpu0/cache/index", index, "/size"));
+    const std::string text =
+        io::read_kernel_file(io, cat("/sys/devices/system/cpu/cpu0/cache/index", index, "/size"), 64);
     const int shift = text.find('K') != std::string::npos ? 10 : text.find('M') != std::string::npos ? 20 : 0;
-    largest = std::max(largest, number_after(text, "") << shift);
+    largest = std::max(largest, io::number_after(text, "") << shift);
   }
   return largest;
 }
 
-Result<MachineLimits> MachineLimits::create(io::Io& io, int threads) {
+uint64_t MachineLimits::buffer_within(io::Io& io, uint64_t usable_bytes) {
+  return std::min(std::max(kLeastBuffer, 4 * last_level_cache(io) + (64u << 20)), usable_bytes / 4 / 64 * 64);
+}
+
+Result<MachineLimits> MachineLimits::create(io::Io& io, int threads, uint64_t buffer_bytes) {
   CHECK(threads >= 1);
   MachineLimits limits(io, threads);
   limits.cache_bytes_ = last_level_cache(io);
-  uint64_t bytes = std::max(kLeastBuffer, 4 * limits.cache_bytes_ + (64u << 20));
-  if (const uint64_t available = available_memory(io); available > 0) bytes = std::min(bytes, available / 4 / 64 * 64);
   limits.host_ = device::make_host_device(1);
-  EVROS_ASSIGN(limits.buffer_, limits.host_->allocate(bytes, "measuring the speed of memory"));
-  EVROS_TRY(limits.host_->fill(limits.buffer_.data(), 1, bytes));
+  EVROS_ASSIGN(limits.buffer_, limits.host_->allocate(buffer_bytes, "measuring the speed of memory"));
+  EVROS_TRY(limits.host_->fill(limits.buffer_.data(), 1, buffer_bytes));
   for (const int n : {1, threads}) limits.pools_.push_back(std::make_unique<device::Pool>(n));
   double best = 0;
   for (size_t order = 0; order < std::size(kOrders); ++order) {

@@ -1,7 +1,7 @@
 // What a machine can do at most, measured beside a benchmark: how fast its cores read memory, and how many 8-bit products
 // they form. The kernels here do nothing else and know nothing of the engine's.
 //
-//   EVROS_ASSIGN(MachineLimits limits, MachineLimits::create(io, threads));
+//   EVROS_ASSIGN(MachineLimits limits, MachineLimits::create(io, threads, buffer_bytes));
 //   const double bytes_per_second = limits.read(2);
 #pragma once
 
@@ -12,7 +12,6 @@
 
 #include "base/result.h"
 #include "device/device.h"
-#include "device/device.h"
 #include "device/pool.h"
 #include "io/io.h"
 
@@ -21,9 +20,6 @@ namespace evros::ops {
 /// Reading with two threads must be this much faster than with one for a measurement to count: a machine on which it is
 /// not is busy with other work, or gives its cores a share of one.
 inline constexpr double kQuietRatio = 1.7;
-
-/// Bytes that the process may still take, as /proc/meminfo has it; 0 when nobody says.
-uint64_t available_memory(io::Io& io);
 
 /// Bytes of the largest cache of the first core, as /sys has it; 0 when nobody says.
 uint64_t last_level_cache(io::Io& io);
@@ -34,9 +30,12 @@ Result<double> copy_rate(device::Device& device, io::Io& clock, uint64_t bytes);
 /// One thread at a time.
 class MachineLimits {
  public:
-  /// Takes a buffer of more than four times the last-level cache (1 GiB when its size is unknown), or a quarter of the
-  /// memory that is available when that is less.
-  static Result<MachineLimits> create(io::Io& io, int threads);
+  /// Takes a buffer of this size.
+  static Result<MachineLimits> create(io::Io& io, int threads, uint64_t buffer_bytes);
+
+  /// The size of a buffer for a process that may have `usable_bytes` of memory: more than four times the last-level cache
+  /// (1 GiB when that is unknown), or a quarter of the memory when that is less.
+  static uint64_t buffer_within(io::Io& io, uint64_t usable_bytes);
 
   /// Bytes a second that `threads` threads (1, or those of create()) read from a buffer that no cache holds, once over the
   /// whole of it, in the order of reading that was fastest when create() tried them.

@@ -244,6 +244,7 @@ engine::EngineOptions speed_options(engine::EngineOptions options, const SpeedOp
   options.batch = std::max(options.batch, speed.sequences);
   options.chunk = std::max(options.chunk, options.batch);
   // What all share, what a fork adds to it, and the texts.
+  options.caller_bytes = speed.buffer_bytes;
   options.pool_tokens = options.context + speed.prompt + speed.decode + text * speed.sequences;
   return options;
 }
@@ -263,12 +264,15 @@ Result<std::vector<std::string>> fit_contexts(io::Io& io, const std::string& pat
   }
   std::vector<std::string> left_out;
   speed.contexts = choose_contexts(std::move(speed.contexts), most, speed.decode);
-  const uint64_t available = options.device == "cpu" ? available_memory(io) : 0;
+  EVROS_ASSIGN(const engine::Plan first, engine::make_plan(*file, options));
+  speed.buffer_bytes = MachineLimits::buffer_within(io, first.usable_bytes);
   for (;; speed.contexts.pop_back()) {
     EVROS_ASSIGN(const engine::Plan plan, engine::make_plan(*file, speed_options(options, speed)));
-    if (available == 0 || plan.total_bytes() <= available || speed.contexts.size() == 1) return left_out;
-    left_out.push_back(cat("a context of ", speed.contexts.back(), " tokens: it takes ", plan.total_bytes() >> 20,
-                           " MiB of memory with the model, and ", available >> 20, " MiB are available"));
+    const bool of_host = options.device == "cpu";  // a GPU's memory says for itself what it has no room for
+    if (!of_host || plan.fits() || speed.contexts.size() == 1) return left_out;
+    left_out.push_back(cat("a context of ", speed.contexts.back(), " tokens: it takes ",
+                           human_bytes(plan.total_bytes()), " of memory with the model, and ",
+                           human_bytes(plan.usable_bytes), " may be used"));
   }
 }
 
@@ -291,7 +295,7 @@ Result<SpeedReport> bench_speed(engine::Engine& engine, io::Io& io, const SpeedO
   report.own_memory = !engine.device().host_addressable();
   std::optional<MachineLimits> limits;
   if (!report.own_memory) {
-    EVROS_ASSIGN(limits, MachineLimits::create(io, engine.info().threads));
+    EVROS_ASSIGN(limits, MachineLimits::create(io, engine.info().threads, options.buffer_bytes));
     report.buffer_bytes = limits->buffer_bytes(), report.cache_bytes = limits->cache_bytes();
     report.beyond_cache = limits->beyond_cache();
   }

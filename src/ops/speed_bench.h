@@ -28,6 +28,7 @@ struct SpeedOptions {
   int32_t sequences = 0;  // above 1: that many texts are also decoded together
   double budget_seconds = 300;
   uint64_t copy_bytes = uint64_t{1} << 30;  // of each copy that measures a device's own memory
+  uint64_t buffer_bytes = 0;                // for measuring the speed of memory; fit_contexts() sets it
 };
 
 /// The contexts to measure: `wanted`, or 512, 2048, 8192, ... when it is empty, ascending, each once, none beyond `most`
@@ -38,8 +39,8 @@ std::vector<int64_t> choose_contexts(std::vector<int64_t> wanted, int64_t most, 
 engine::EngineOptions speed_options(engine::EngineOptions options, const SpeedOptions& speed);
 
 /// Replaces speed.contexts by those that will be measured: choose_contexts() up to options.context, or up to what the
-/// model was made for (kDefaultContext when nothing was asked for), without the longest ones for which the machine has no
-/// memory left. Returns a sentence for each of these. Reads the model's header.
+/// model was made for (kDefaultContext when nothing was asked for), without the longest ones that do not fit in memory (the
+/// shortest stays); and sets speed.buffer_bytes. Returns a sentence for each of these. Reads the model's header.
 Result<std::vector<std::string>> fit_contexts(io::Io& io, const std::string& path, const engine::EngineOptions& options,
                                               SpeedOptions& speed);
 
@@ -79,7 +80,8 @@ struct SpeedReport {
   double operations = 0;  // of a prefilled token
   uint64_t buffer_bytes = 0, cache_bytes = 0;
   bool beyond_cache = false;
-  bool own_memory = false;  // of the device: the readings are twice the bytes that it copies a second, int8_rate is unknown
+  bool own_memory =
+      false;  // of the device: the readings are twice the bytes that it copies a second, int8_rate is unknown
   int threads = 0, rounds = 0;
   std::vector<SpeedPoint> points;
   std::optional<Together> together;

@@ -15,23 +15,20 @@ void put(io::Io& io, const std::string& path, const std::string& text) {
   ASSERT_TRUE((*file)->write_at(0, std::as_bytes(std::span(text))).ok());
 }
 
-TEST(MachineLimits, AvailableMemoryAndCacheAreWhatTheKernelSays) {
+TEST(MachineLimits, TheCacheIsAsLargeAsTheKernelSays) {
   io::MemoryIo io;
-  EXPECT_EQ(available_memory(io), 0u);
   EXPECT_EQ(last_level_cache(io), 0u);
-  put(io, "/proc/meminfo", "MemTotal:       24600000 kB\nMemFree:         1000000 kB\nMemAvailable:    2048000 kB\n");
   put(io, "/sys/devices/system/cpu/cpu0/cache/index0/size", "48K\n");
   put(io, "/sys/devices/system/cpu/cpu0/cache/index1/size", "32M\n");
   put(io, "/sys/devices/system/cpu/cpu0/cache/index2/size", "2048K\n");
-  EXPECT_EQ(available_memory(io), 2'097'152'000u);
   EXPECT_EQ(last_level_cache(io), uint64_t{32} << 20);
 }
 
 TEST(MachineLimits, TheBufferIsAtMostAQuarterOfTheMemoryThatIsThere) {
   io::MemoryIo io;
-  put(io, "/proc/meminfo", "MemAvailable:    40960 kB\n");
   put(io, "/sys/devices/system/cpu/cpu0/cache/index0/size", "32M\n");
-  const auto limits = MachineLimits::create(io, 2);
+  EXPECT_EQ(MachineLimits::buffer_within(io, uint64_t{1} << 40), uint64_t{1} << 30);
+  const auto limits = MachineLimits::create(io, 2, MachineLimits::buffer_within(io, uint64_t{40} << 20));
   ASSERT_TRUE(limits.ok());
   EXPECT_EQ(limits->buffer_bytes(), uint64_t{10} << 20);
   EXPECT_FALSE(limits->beyond_cache());

@@ -19,10 +19,15 @@ namespace evros::ops {
 struct VerifyOptions {
   engine::EngineOptions engine;  // numerics, kv, kernels, threads, table; sizes are chosen by verify
   double budget_seconds = 60;
+<<<<<<< HEAD
   int64_t longest = 0;  // text in tokens at most; 0: what the budget allows
-  uint64_t seed = 1;  // of the texts and of the random cuts
+  uint64_t seed = 1;    // of the texts and of the random cuts
   /// Opens the device that is verified; unset: engine.device says which. Anything but the CPU is also compared with the CPU.
   std::function<Result<std::unique_ptr<device::Device>>()> open;
+=======
+  int64_t tokens = 0;  // of the longest text; 0: as many as the budget allows
+  uint64_t seed = 1;   // of the texts and of the random cuts
+>>>>>>> main
 };
 
 enum class Outcome { passed, failed, not_checked };
@@ -47,6 +52,8 @@ struct VerifyReport {
   int64_t tokens = 0;  // of the longest text
   std::vector<VerifyRow> rows;
   std::vector<VerifyOwner> owners;
+  /// Of the longest text, run alone: the same on every machine and build for equal model, numerics, seed and tokens.
+  engine::Digests digests;
   uint64_t faults = 0, faults_unchanged = 0;
   double seconds = 0;
 

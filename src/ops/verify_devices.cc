@@ -9,9 +9,7 @@
 namespace evros::ops {
 namespace {
 
-std::string pair_name(const char* what, engine::Engine& other) {
-  return cat(what, ", CPU and ", other.info().device);
-}
+std::string pair_name(const char* what, engine::Engine& other) { return cat(what, ", CPU and ", other.info().device); }
 
 void check_owners(VerifyRun& run, const Texts& texts, const std::vector<engine::Digests>& wanted) {
   run.check(pair_name("every owner", run.engine()), "S3", [&](VerifyRow& row) -> Status {

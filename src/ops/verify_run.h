@@ -74,7 +74,8 @@ using Texts = std::vector<std::vector<int32_t>>;
 void verify_partitions(VerifyRun& run, const Texts& texts, const std::vector<engine::Digests>& wanted);
 /// The same on the CPU, `cpu`, and on the device of the run: every owner, every logit, snapshots that go from one to the other
 /// and back. `wanted` comes from the CPU.
-void verify_devices(VerifyRun& run, engine::Engine& cpu, const Texts& texts, const std::vector<engine::Digests>& wanted);
+void verify_devices(VerifyRun& run, engine::Engine& cpu, const Texts& texts,
+                    const std::vector<engine::Digests>& wanted);
 /// Fork, rewind, snapshot and restore, the same prompt again, refusals.
 void verify_operations(VerifyRun& run, const Texts& texts, const std::vector<engine::Digests>& wanted);
 

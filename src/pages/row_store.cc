@@ -67,11 +67,12 @@ struct RowStore::Impl {
   /// Holds a frame for every page of the lease, or none. Pages that are nowhere get an empty one. Under the lock.
   Status hold_all(Lease& lease);
   /// Reads every empty frame of the lease and waits for those that others read, until all are ready.
-  Status load(const Lease& lease, std::unique_lock<std::mutex>& lock);
+  Status load(Lease& lease, std::unique_lock<std::mutex>& lock);
   /// read() without the lock; those that succeeded are then ready, the others empty.
-  Status read_unlocked(const Lease& lease, std::span<const size_t> mine, std::unique_lock<std::mutex>& lock);
+  Status read_unlocked(Lease& lease, std::span<const size_t> mine, std::unique_lock<std::mutex>& lock);
   /// Reads the pages at `which` (places in the lease, ascending) into their frames; how many succeeded, in order, is in `done`.
-  Status read(const Lease& lease, std::span<const size_t> which, size_t& done) const;
+  Status read(Lease& lease, std::span<const size_t> which, size_t& done) const;
+  size_t longest_read() const { return static_cast<size_t>(std::max<uint64_t>(1, kLongestRead / frame_bytes)); }
   void release(std::span<const int32_t> held);
 };
 
@@ -154,8 +155,8 @@ Status RowStore::Impl::hold_all(Lease& lease) {
 }
 
 // A thread reads all that it can before it waits, and never waits while it has something loading: no two wait for each other.
-Status RowStore::Impl::load(const Lease& lease, std::unique_lock<std::mutex>& lock) {
-  std::vector<size_t> mine;
+Status RowStore::Impl::load(Lease& lease, std::unique_lock<std::mutex>& lock) {
+  std::vector<size_t>& mine = lease.missing_;
   while (true) {
     mine.clear();
     bool others = false;
@@ -174,8 +175,7 @@ Status RowStore::Impl::load(const Lease& lease, std::unique_lock<std::mutex>& lo
   }
 }
 
-Status RowStore::Impl::read_unlocked(const Lease& lease, std::span<const size_t> mine,
-                                     std::unique_lock<std::mutex>& lock) {
+Status RowStore::Impl::read_unlocked(Lease& lease, std::span<const size_t> mine, std::unique_lock<std::mutex>& lock) {
   size_t done = 0;
   struct Settle {  // whatever happens, nothing stays loading
     Impl& impl;
@@ -200,9 +200,9 @@ Status RowStore::Impl::read_unlocked(const Lease& lease, std::span<const size_t>
   return status;
 }
 
-Status RowStore::Impl::read(const Lease& lease, std::span<const size_t> which, size_t& done) const {
-  std::unique_ptr<std::byte[]> staging;
-  const size_t longest = static_cast<size_t>(std::max<uint64_t>(1, kLongestRead / frame_bytes));
+Status RowStore::Impl::read(Lease& lease, std::span<const size_t> which, size_t& done) const {
+  std::unique_ptr<std::byte[]>& staging = lease.staging_;
+  const size_t longest = longest_read();
   while (done < which.size()) {
     const uint64_t first = lease.pages_[which[done]];
     size_t run = 1;
@@ -253,15 +253,21 @@ uint64_t RowStore::rows() const { return impl_->rows; }
 uint64_t RowStore::row_bytes() const { return impl_->row_bytes; }
 
 Result<Lease> RowStore::acquire(std::span<const uint64_t> rows) {
-  EVROS_TRY(impl_->check_rows(rows));
   Lease lease;
+  EVROS_TRY(acquire(rows, lease));
+  return lease;
+}
+
+Status RowStore::acquire(std::span<const uint64_t> rows, Lease& lease) {
+  lease.release();
+  EVROS_TRY(impl_->check_rows(rows));
   lease.rows_.assign(rows.begin(), rows.end());
   if (impl_->resident != nullptr) {
     const std::lock_guard lock(impl_->mutex);
     impl_->stats.rows_asked += rows.size();
     impl_->stats.rows_hit += rows.size();
     lease.store_ = this;
-    return lease;
+    return {};
   }
   for (const uint64_t row : rows) {
     for (uint64_t page = impl_->first_page(row); page <= impl_->last_page(row); ++page) lease.pages_.push_back(page);
@@ -270,10 +276,27 @@ Result<Lease> RowStore::acquire(std::span<const uint64_t> rows) {
   lease.pages_.erase(std::unique(lease.pages_.begin(), lease.pages_.end()), lease.pages_.end());
   lease.frames_.resize(lease.pages_.size());
 
-  std::unique_lock lock(impl_->mutex);  // declared after the lease, so unlocked before a failed one releases its frames
-  EVROS_TRY(impl_->hold_all(lease));
-  lease.store_ = this;  // from here on its destructor releases
-  EVROS_TRY(impl_->load(lease, lock));
+  Status status;
+  {
+    std::unique_lock lock(impl_->mutex);
+    EVROS_TRY(impl_->hold_all(lease));
+    lease.store_ = this;  // from here on release() gives the frames back
+    status = impl_->load(lease, lock);
+  }
+  if (!status.ok()) lease.release();
+  return status;
+}
+
+Lease RowStore::make_lease(size_t rows) const {
+  Lease lease;
+  lease.rows_.reserve(rows);
+  if (impl_->resident != nullptr) return lease;
+  const uint64_t frames_per_row = (impl_->row_bytes + impl_->frame_bytes - 2) / impl_->frame_bytes + 1;
+  const size_t pages = rows * static_cast<size_t>(frames_per_row);
+  lease.pages_.reserve(pages);
+  lease.frames_.reserve(pages);
+  lease.missing_.reserve(pages);
+  lease.staging_ = std::make_unique_for_overwrite<std::byte[]>(impl_->longest_read() * impl_->frame_bytes);
   return lease;
 }
 
@@ -303,12 +326,21 @@ void Lease::swap(Lease& other) noexcept {
   rows_.swap(other.rows_);
   pages_.swap(other.pages_);
   frames_.swap(other.frames_);
+  missing_.swap(other.missing_);
+  staging_.swap(other.staging_);
 }
 
-Lease::~Lease() {
-  if (store_ == nullptr || frames_.empty()) return;
-  const std::lock_guard lock(store_->impl_->mutex);
-  store_->impl_->release(frames_);
+Lease::~Lease() { release(); }
+
+void Lease::release() {
+  if (store_ != nullptr && !frames_.empty()) {
+    const std::lock_guard lock(store_->impl_->mutex);
+    store_->impl_->release(frames_);
+  }
+  store_ = nullptr;
+  rows_.clear();
+  pages_.clear();
+  frames_.clear();
 }
 
 void Lease::copy_row(size_t i, std::byte* out) const {

@@ -28,8 +28,8 @@ struct RowStoreStats {
 
 class RowStore;
 
-/// Holds the frames of the rows that were asked for; they stay valid and unchanged until it is destroyed. Movable; destroyed
-/// before its store.
+/// Holds the frames of the rows that were asked for; they stay valid and unchanged until it is destroyed, released or used
+/// for another acquire(). Movable; destroyed before its store.
 class Lease {
  public:
   Lease() = default;
@@ -37,6 +37,8 @@ class Lease {
   Lease& operator=(Lease&&) noexcept;
   ~Lease();
   size_t rows() const { return rows_.size(); }
+  /// Gives the frames back and holds nothing; its own memory stays for the next acquire().
+  void release();
   /// Copies row i of the request (row_bytes bytes) to `out`.
   void copy_row(size_t i, std::byte* out) const;
 
@@ -47,6 +49,9 @@ class Lease {
   std::vector<uint64_t> rows_;   // as asked for, duplicates and all
   std::vector<uint64_t> pages_;  // numbers of the frame-sized parts of the table that they touch, ascending
   std::vector<int32_t> frames_;  // where each of pages_ lies; one hold each. Empty when the table is resident
+  // Room of acquire(): places in pages_ that have to be read, and what a read of several frames goes through.
+  std::vector<size_t> missing_;
+  std::unique_ptr<std::byte[]> staging_;
 };
 
 class RowStore {
@@ -64,6 +69,11 @@ class RowStore {
   /// (out_of_memory, with numbers), a row outside the table (invalid_argument). Duplicates are read once; adjacent frames in
   /// one read of at most 256 KiB. A frame that somebody else is reading is waited for, and read here when that fails.
   Result<Lease> acquire(std::span<const uint64_t> rows);
+  /// The same into a lease that exists, which first gives back what it held and holds nothing after an error. Takes no memory
+  /// when the lease came from make_lease() and has room for so many rows.
+  Status acquire(std::span<const uint64_t> rows, Lease& lease);
+  /// A lease that holds nothing, with room for an acquire() of at most `rows` rows.
+  Lease make_lease(size_t rows) const;
   RowStoreStats stats() const;
   /// Frames held by leases; zero when nobody works.
   int32_t frames_leased() const;

@@ -353,6 +353,12 @@ void ServiceImpl::join() {
 
 }  // namespace
 
+uint64_t memory_bytes(const ServiceOptions& options, int32_t replies) {
+  const uint64_t connection = options.http.header_bytes + options.http.stream_bytes;
+  return 2 * options.http.body_bytes * (static_cast<uint64_t>(replies) + 1) +
+         connection * static_cast<uint64_t>(options.http.connections);
+}
+
 Result<std::unique_ptr<Service>> Service::start(engine::Engine& engine, text::Tokenizer tokenizer,
                                                 text::ChatFormat chat, io::Io& io, ServiceOptions options) {
   options.access.address = options.http.address;

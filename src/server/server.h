@@ -36,6 +36,11 @@ struct ServiceOptions {
   Log log;                         // a line per request; may be empty
 };
 
+/// Host memory that a service takes beside its engine while `replies` are computed: their requests, one more that is read
+/// (each as bytes and as JSON), and every connection with a full stream. Requests that wait come on top, with as many bytes
+/// as their clients sent.
+uint64_t memory_bytes(const ServiceOptions& options, int32_t replies);
+
 class Service {
  public:
   /// Listens; answers come once run() runs. The engine, which nobody else may call from now on, and `io` outlive it.

@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/str.h"
+#include "state/store_impl.h"
 
 namespace evros::state {
 
@@ -36,10 +37,30 @@ bool Counts::drop(int32_t i) {
   return true;
 }
 
+namespace {
+
+// Slots and their private images need one table each, checkpoints (which hold banks) one each; the rest is for old
+// tables that held views keep.
+int64_t tables_for(const Limits& limits) { return 2 * int64_t{limits.slots} + limits.banks + limits.records; }
+
+size_t leaves_for(int64_t max_tokens) { return static_cast<size_t>(max_tokens / kLeafTokens) + 1; }
+
+}  // namespace
+
+uint64_t host_bytes(const Layout& layout, const Limits& limits) {
+  const auto tables = static_cast<uint64_t>(tables_for(limits));
+  const auto capacity = static_cast<uint64_t>(pages_for(limits.max_tokens, layout.page_tokens));
+  const uint64_t entry = sizeof(int32_t) + sizeof(std::byte*);
+  const uint64_t ids =
+      static_cast<uint64_t>(limits.pages) * static_cast<uint64_t>(layout.page_tokens) * sizeof(int32_t);
+  const uint64_t records =
+      static_cast<uint64_t>(limits.records) * static_cast<uint64_t>(limits.slots) * sizeof(SlotEntry);
+  return layout.origin.size() + ids + records +
+         tables * (capacity * entry + leaves_for(limits.max_tokens) * sizeof(Digest) + sizeof(Table));
+}
+
 Result<std::unique_ptr<Pools>> Pools::create(device::Device& device, const Layout& layout, const Limits& limits) {
-  // Slots and their private images need one table each, checkpoints (which hold banks) one each; the rest is for old
-  // tables that held views keep.
-  const int64_t tables = 2 * int64_t{limits.slots} + limits.banks + limits.records;
+  const int64_t tables = tables_for(limits);
   const int32_t capacity = pages_for(limits.max_tokens, layout.page_tokens);
   if (tables > INT32_MAX) return Error{Code::invalid_argument, cat("state: ", tables, " page tables are too many")};
   std::unique_ptr<Pools> pools(new Pools(device, layout, limits, static_cast<int32_t>(tables), capacity));
@@ -72,7 +93,7 @@ Pools::Pools(device::Device& device, const Layout& layout, const Limits& limits,
       std::make_unique_for_overwrite<int32_t[]>(static_cast<size_t>(limits.pages) * static_cast<size_t>(page_tokens_));
   table_ids_ = std::make_unique_for_overwrite<int32_t[]>(entries);
   table_addresses_ = std::make_unique_for_overwrite<std::byte*[]>(entries);
-  const size_t leaves = static_cast<size_t>(limits.max_tokens / kLeafTokens) + 1;
+  const size_t leaves = leaves_for(limits.max_tokens);
   table_leaves_ = std::make_unique<Digest[]>(static_cast<size_t>(table_count) * leaves);
   for (size_t i = 0; i < table_list_.size(); ++i) {
     const size_t first = i * static_cast<size_t>(capacity);

@@ -51,6 +51,9 @@ struct Limits {
                            // publication of which views are still held
 };
 
+/// Host memory that a store takes beside its banks and pages: tables, token ids, digests and its copy of the layout.
+uint64_t host_bytes(const Layout& layout, const Limits& limits);
+
 /// Tokens to append to one sequence in one transaction.
 struct Append {
   SlotId id;

@@ -115,8 +115,8 @@ Status run(const std::string& path) {
         cat("an allocation is refused: ", refused.ok() ? "no" : refused.error().message));
 
   // Refused once, a launch is tried again with its chunk and nobody notices; the sentence is what the device itself says.
-  const Status wide = gpu->device().launch({"test", -1, 0, {}, {}},
-                                           [](device::Queue& queue) { evros_launch_too_wide(queue.stream); });
+  const Status wide =
+      gpu->device().launch({"test", -1, 0, {}, {}}, [](device::Queue& queue) { evros_launch_too_wide(queue.stream); });
   check(!wide.ok() && wide.error().code == Code::device && !gpu->device().lost() &&
             wide.error().message.find("cudaError") != std::string::npos,
         cat("a launch is refused: ", wide.ok() ? "no" : wide.error().message));

@@ -92,8 +92,8 @@ EvrosCudaResult fill(void* stream, void* to, uint8_t value, uint64_t bytes) {
 EvrosCudaResult finish(void* stream) { return result(cudaStreamSynchronize(queue(stream))); }
 EvrosCudaResult launched() { return result(cudaPeekAtLastError()); }
 
-constexpr EvrosCudaBackend kBackend{kEvrosCudaVersion, open, close,  memory, allocate, release, upload,
-                                    download,          copy, fill, finish, launched};
+constexpr EvrosCudaBackend kBackend{kEvrosCudaVersion, open, close, memory, allocate, release, upload,
+                                    download,          copy, fill,  finish, launched};
 
 }  // namespace
 

@@ -15,6 +15,4 @@ void evros_write_out_of_bounds(void* stream) {
 }
 
 /// A block of more threads than any GPU has: refused at once, the context lives.
-void evros_launch_too_wide(void* stream) {
-  write_to<<<1, 1 << 16, 0, static_cast<cudaStream_t>(stream)>>>(nullptr);
-}
+void evros_launch_too_wide(void* stream) { write_to<<<1, 1 << 16, 0, static_cast<cudaStream_t>(stream)>>>(nullptr); }

@@ -61,16 +61,14 @@ struct IntegerGroup : Group<Format> {
 
 /// Sums of `kWords` words' products, each of at most kLargest * 127 * 2: as many as fit are added in 16 bits.
 template <int kLargest, int kWords>
-EVROS_INLINE Ints plane_dot(const Ints* words, const int8_t* x, int16_t factor) {
+EVROS_INLINE Ints plane_dot(const Ints* words, const int8_t* x, int32_t factor) {
   constexpr int kFit = 32767 / (kLargest * 127 * 2) < kWords ? 32767 / (kLargest * 127 * 2) : kWords;
-  const Ints factors{_mm256_set1_epi16(factor)};
+  const Ints factors = splat(factor * 0x00010001);
   Ints dot = splat(0);
   for (int i = 0; i < kWords; i += kFit) {
-    __m256i sum = _mm256_maddubs_epi16(words[i].v, splat_word(x + 4 * i).v);
-    for (int j = i + 1; j < i + kFit; ++j) {
-      sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(words[j].v, splat_word(x + 4 * j).v));
-    }
-    dot = dot + multiply_pairs(Ints{sum}, factors);
+    Ints sum = multiply_bytes(words[i], splat_word(x + 4 * i));
+    for (int j = i + 1; j < i + kFit; ++j) sum = add_halves(sum, multiply_bytes(words[j], splat_word(x + 4 * j)));
+    dot = dot + multiply_pairs(sum, factors);
   }
   return dot;
 }

@@ -83,6 +83,36 @@ TEST(Products, OfEveryBytePatternHaveTheReferencesBits) {
   }
 }
 
+// Sums of bytes are where an instruction saturates: weights that are all one byte, times vectors whose integers are all 127,
+// all -127, or take turns.
+TEST(Products, ThatAreAsLargeAsIntegersGetHaveTheReferencesBits) {
+  Random random(303);
+  constexpr int64_t kRows = 33, kCols = 512, kTokens = 4;
+  Floats x(kTokens * kCols);
+  for (int64_t i = 0; i < kCols; ++i) {
+    x[i] = 1.0f;
+    x[kCols + i] = -1.0f;
+    x[2 * kCols + i] = i % 2 == 0 ? 1.0f : -1.0f;
+    x[3 * kCols + i] = i % 4 < 2 ? 1.0f : -1.0f;
+  }
+  for (const TensorType type : kQuantised) {
+    for (const int byte : {0x00, 0x7f, 0x80, 0x81, 0xff, 0x0f, 0xf0}) {
+      Weights w(type, kRows, kCols, random, 1);
+      std::fill(w.bytes.begin(), w.bytes.end(), static_cast<std::byte>(byte));
+      const uint16_t one = 0x3c00;
+      const auto bytes = static_cast<int64_t>(format::type_info(type).block_bytes);
+      for (int64_t at = 0; at < static_cast<int64_t>(w.bytes.size()); at += bytes) {
+        for (const int64_t scale : scales_of(type)) std::memcpy(&w.bytes[at + scale], &one, sizeof one);
+      }
+      w.pack(type, kRows, kCols, 1);
+      everywhere([&](const Kernels& table, device::Queue& queue) {
+        return multiply(table, queue, w.matrix, x, kTokens, true);
+      });
+      ASSERT_FALSE(HasFailure()) << format::type_info(type).name << " of bytes " << byte;
+    }
+  }
+}
+
 TEST(Products, OfPlainNumbersHaveTheReferencesBitsForEveryWidthOfALastStrip) {
   Random random(302);
   for (const TensorType type : kPlain) {

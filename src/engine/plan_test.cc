@@ -1,0 +1,200 @@
+// The plan against the file, against what is then taken, and against itself under other budgets.
+#include "engine/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/str.h"
+#include "engine/engine.h"
+#include "io/io.h"
+
+namespace evros::engine {
+namespace {
+
+constexpr uint64_t kMiB = 1u << 20;
+const std::string kTiny = std::string(EVROS_SOURCE_DIR) + "/models/evros-tiny";
+
+const format::ModelFile& tiny() {
+  static const auto file = format::open_model(io::real_io(), kTiny);
+  return **file;
+}
+
+Plan plan_of(const EngineOptions& options) {
+  auto plan = make_plan(tiny(), options);
+  EXPECT_TRUE(plan.ok()) << plan.error().message;
+  return plan.ok() ? *plan : Plan{};
+}
+
+EngineOptions budget(uint64_t bytes, int64_t context = 0) {
+  EngineOptions options;
+  options.memory_bytes = bytes;
+  options.context = context;
+  options.threads = 2;
+  return options;
+}
+
+std::string refusal(const EngineOptions& options) {
+  const auto engine = Engine::load(io::real_io(), kTiny, options);
+  EXPECT_FALSE(engine.ok());
+  if (engine.ok()) return {};
+  EXPECT_EQ(engine.error().code, Code::out_of_memory) << engine.error().message;
+  return engine.error().message;
+}
+
+TEST(Plan, EveryByteOfTheFileIsInOneGroup) {
+  const Plan plan = plan_of({});
+  uint64_t stored = 0, wanted = 0, memory = 0;
+  std::map<std::string, PlanGroup> groups;
+  for (const PlanGroup& group : plan.groups) {
+    stored += group.stored_bytes, memory += group.memory_bytes;
+    EXPECT_TRUE(groups.emplace(group.name, group).second);
+  }
+  for (const format::Tensor& tensor : tiny().tensors()) wanted += tensor.bytes();
+  EXPECT_EQ(stored, wanted);
+  EXPECT_EQ(memory, plan.weight_bytes + plan.table_memory_bytes);
+  for (const char* name : {"embedding", "attention", "linear layers", "experts", "shared experts", "hyper-connections",
+                           "n-gram layers", "n-gram table", "head", "draft head"}) {
+    EXPECT_TRUE(groups.contains(name)) << name;
+  }
+  EXPECT_FALSE(groups.contains("others"));
+  // 8 layers of 8 experts, gate, up and down of 64 x 256 bfloat16, and float routers.
+  EXPECT_EQ(groups["experts"].stored_bytes, uint64_t{8} * (8 * 3 * 64 * 256 * 2 + 8 * 256 * 2));
+  EXPECT_EQ(groups["embedding"].stored_bytes, uint64_t{4096} * 256 * 2);
+}
+
+TEST(Plan, EveryGroupIsWhereTheOptionsPutIt) {
+  const auto place = [](const EngineOptions& options, std::string_view name) {
+    for (const PlanGroup& group : plan_of(options).groups)
+      if (group.name == name) return group.place;
+    ADD_FAILURE() << name;
+    return Place::disk;
+  };
+  EngineOptions options;
+  EXPECT_EQ(place(options, "n-gram table"), Place::frames);
+  EXPECT_EQ(place(options, "draft head"), Place::disk);
+  EXPECT_EQ(place(options, "experts"), Place::memory);
+  options.table.resident = options.draft_head = true;
+  EXPECT_EQ(place(options, "n-gram table"), Place::memory);
+  EXPECT_EQ(place(options, "draft head"), Place::memory);
+}
+
+TEST(Plan, JustAboveThePlanAModelLoadsAndJustBelowItIsRefusedWithTheNumbers) {
+  const uint64_t needed = plan_of(budget(0, 1024)).total_bytes();
+  const auto engine = Engine::load(io::real_io(), kTiny, budget(needed + 6 * kMiB, 1024));
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  EXPECT_EQ((*engine)->info().plan.context, 1024);
+  // The engine that is there counts too: its memory is this process's.
+  const uint64_t second = plan_of(budget(0, 1024)).total_bytes();
+  EXPECT_GT(second, needed + 4 * kMiB);
+  const std::string message = refusal(budget(second - 6 * kMiB, 1024));
+  for (const char* part : {"MiB of memory are needed and ", "may be used (as asked)", "experts 6.0 MiB", "scratch ",
+                           "context of 1024 tokens ", "; it fits with "}) {
+    EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
+  }
+}
+
+TEST(Plan, ARefusalNamesWhatWouldFit) {
+  EngineOptions options = budget(0, 4096);
+  options.sessions = 4;
+  options.batch = 4;
+  options.memory_bytes = plan_of(options).total_bytes() - 4 * kMiB;
+  const Plan plan = plan_of(options);
+  ASSERT_FALSE(plan.fits());
+  EXPECT_NE(plan.advice.find("3 sessions"), std::string::npos) << plan.advice;
+  options.memory_bytes += kMiB;  // what the process itself holds grows a little from call to call
+  options.context = plan.largest_context;
+  EXPECT_NE(plan.advice.find(cat("at most ", options.context, " tokens (--ctx)")), std::string::npos) << plan.advice;
+  EXPECT_TRUE(plan_of(options).fits());
+  options.context = 4096;
+  options.sessions = 3;
+  EXPECT_TRUE(plan_of(options).fits());
+}
+
+TEST(Plan, ATableInMemoryThatDoesNotFitIsSentToDisk) {
+  EngineOptions options = budget(0, 512);
+  options.table.memory_bytes = kMiB;
+  options.chunk = 16;
+  options.table.resident = true;
+  options.memory_bytes = plan_of(options).total_bytes() - kMiB;
+  const Plan plan = plan_of(options);
+  ASSERT_FALSE(plan.fits());
+  EXPECT_NE(plan.advice.find("--ple disk"), std::string::npos) << plan.advice;
+}
+
+TEST(Plan, WhenNothingHelpsTheLeastThatIsNeededIsSaid) {
+  const Plan plan = plan_of(budget(8 * kMiB));
+  EXPECT_FALSE(plan.fits());
+  EXPECT_EQ(plan.largest_context, 0);
+  EXPECT_NE(plan.advice.find("even one session of 64 tokens"), std::string::npos) << plan.advice;
+  EXPECT_EQ(plan.advice.find("fits with"), std::string::npos) << plan.advice;
+}
+
+TEST(Plan, AContextThatNobodyAskedForIsTheLongestThatFits) {
+  const Plan whole = plan_of(budget(uint64_t{1} << 40));
+  EXPECT_EQ(whole.context, 4096);
+  EXPECT_EQ(whole.context_choice, ContextChoice::model);
+  for (uint64_t less = 2; less < 16; less += 3) {
+    const Plan plan = plan_of(budget(whole.total_bytes() - less * kMiB));
+    ASSERT_TRUE(plan.fits()) << less;
+    EXPECT_EQ(plan.context_choice, ContextChoice::memory);
+    EXPECT_LT(plan.context, 4096);
+    EXPECT_EQ(plan.context, plan.largest_context);
+    EXPECT_EQ(plan.context_unless_memory, 4096);
+    EXPECT_NEAR(static_cast<double>(plan.bytes_unless_memory), static_cast<double>(whole.total_bytes()), 4.0 * kMiB);
+    // A mebibyte more than one page is too much: of that, what the process holds may have changed a little.
+    EngineOptions longer = budget(plan.usable_bytes, plan.context + 512);
+    EXPECT_FALSE(plan_of(longer).fits()) << less;
+  }
+  const auto engine = Engine::load(io::real_io(), kTiny, budget(plan_of(budget(0)).total_bytes() - 6 * kMiB));
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  EXPECT_LT((*engine)->info().plan.context, 4096);
+  EXPECT_TRUE((*engine)->open().ok());
+}
+
+TEST(Plan, AContextThatWasAskedForIsNeverShortened) {
+  const uint64_t needed = plan_of(budget(0, 4096)).total_bytes();
+  const Plan plan = plan_of(budget(needed - 4 * kMiB, 4096));
+  EXPECT_FALSE(plan.fits());
+  EXPECT_EQ(plan.context, 4096);
+  EXPECT_EQ(plan.context_choice, ContextChoice::asked);
+}
+
+TEST(Plan, MoreOfAnythingCostsWhatThePlanSays) {
+  const Plan base = plan_of(budget(0, 1024));
+  EngineOptions more = budget(0, 1024);
+  more.sessions = 2;
+  const Plan two = plan_of(more);
+  EXPECT_EQ(two.banks_bytes() + two.pages_bytes() - base.banks_bytes() - base.pages_bytes(), base.bytes_per_session());
+  const Plan longer = plan_of(budget(0, 2048));
+  EXPECT_EQ((longer.pages_bytes() - base.pages_bytes()) / 2, base.bytes_per_1k_tokens());  // a session and the spare
+  more.pool_contexts = 1;
+  EXPECT_LT(plan_of(more).pages_bytes(), two.pages_bytes());
+  EXPECT_GE(plan_of(more).pages_bytes(), base.page_bytes * 1024 / 64);
+}
+
+TEST(Plan, WhatTheCallerTakesCounts) {
+  EngineOptions options = budget(0, 512);
+  const uint64_t without = plan_of(options).total_bytes();
+  options.caller_bytes = 100 * kMiB;
+  EXPECT_NEAR(static_cast<double>(plan_of(options).total_bytes() - without), 100.0 * kMiB, 2.0 * kMiB);
+}
+
+TEST(Plan, IsToldBeforeTheEngineTakesMemoryAndLoadingTellsHowFarItIs) {
+  EngineOptions options = budget(0, 256);
+  uint64_t told = 0, last = 0, calls = 0, total = 0;
+  options.on_plan = [&](const Plan& plan) { told = plan.weight_bytes; };
+  options.progress = [&](uint64_t done, uint64_t of) {
+    EXPECT_GT(told, 0u);
+    EXPECT_GE(done, last);
+    EXPECT_LE(done, of);
+    last = done, total = of, ++calls;
+  };
+  ASSERT_TRUE(Engine::load(io::real_io(), kTiny, options).ok());
+  EXPECT_EQ(total, told);
+  EXPECT_EQ(last, total);
+  EXPECT_GT(calls, 100u);
+}
+
+}  // namespace
+}  // namespace evros::engine
