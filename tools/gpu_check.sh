@@ -68,6 +68,8 @@ for model in "${models[@]}"; do
       note=$(grep -E 'faults injected' "$work/out" | sed 's/: passed//')
       skipped=$(grep -cE ' not checked ' "$work/out")
       if grep -q 'on cuda:0' "$work/out"; then row "$name" passed "$note; $skipped rows not checked"; else fail "$name" "it did not run on cuda:0"; fi
+      compared=$(grep -cE 'CPU and cuda:0 .* passed' "$work/out")
+      [ "$compared" -eq 3 ] || fail "$name" "of owners, logits and snapshots, $compared of 3 were compared with the CPU"
       equal=$(awk '$1 ~ /^(gdn|ple|index|residual|routes|logits|position|kv_rows|tokens|frontier)/ && $2 != $3' "$work/out")
       [ -z "$equal" ] || fail "$name" "owners differ: $equal"
     fi
