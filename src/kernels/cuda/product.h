@@ -9,11 +9,11 @@ namespace evros::kernels {
 inline namespace EVROS_ISA {
 
 /// Warps of a block, at most, and blocks that a multiprocessor's registers should hold. One row of activations waits for memory:
-/// many threads; more rows need more registers a thread.
+/// many threads; more rows, or blocks of 256 weights, need more registers a thread.
 template <int kTokens>
 constexpr int kProductWarps = kTokens == 1 ? 10 : 8;
-template <int kTokens>
-constexpr int kProductBlocks = kTokens == 1 ? 2 : 1;
+template <typename Codec, int kTokens>
+constexpr int kProductBlocks = kTokens == 1 && Codec::kBlock < kSegment ? 2 : 1;
 constexpr int kRound = 32;  // segments whose sums are in shared memory at a time
 
 /// Threads of a block for rows of k elements.
