@@ -18,7 +18,7 @@ constexpr const char* kCudaLibrary = "libevros_cuda.so";
 /// no library, no driver or no GPU, and Code::device when CUDA refuses; the sentence says which. Ordered copies and launches on
 /// one stream. After a sticky error (an illegal address, a launch that failed, an uncorrectable memory error) the device is
 /// lost(): it answers everything with the same sentence at once, and opening another is tried by calling this again once
-/// the lost one has been destroyed.
+/// the lost one was seen to be lost.
 Result<std::unique_ptr<Device>> open_cuda_device(const std::vector<std::string>& folders);
 
 /// The same with a backend in hand; `kernels` may be null. For the function above and for tests.
