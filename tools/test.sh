@@ -176,8 +176,8 @@ case "${1:-ci}" in
     step "tidy" run_tidy
     step "model of publication" check_model
     preset release '*'
-    step "cuda: compile" compile_cuda
     step "aarch64" check_aarch64
+    step "cuda: compile" compile_cuda
     step "mutants" check_mutants --ci
     preset clang '*'
     EVROS_SIM_SECONDS=5 preset asan '-*Slow*'

@@ -63,7 +63,6 @@ class Forward {
   std::vector<int32_t> ids_, row_sequence_, last_row_sequence_;
   std::vector<int64_t> row_position_, last_position_, history_, position_;
   std::vector<kernels::SequenceRows> sequence_, last_sequence_;
-  std::vector<const std::byte*> pages_;
   std::vector<float> rope_rows_;
   std::vector<int64_t> window_;
   std::vector<uint64_t> table_rows_;
@@ -71,6 +70,7 @@ class Forward {
   pages::Lease lease_;  // holds nothing between passes
   std::vector<uint32_t> status_words_;
   std::vector<Status> statuses_;
+  std::vector<const std::byte*> pages_;
 };
 
 }  // namespace evros::engine
