@@ -35,6 +35,7 @@ void Forward::reserve() {
   last_position_.reserve(sequences);
   position_.reserve(3 * sequences);
   for (auto* list : {&sequence_, &last_sequence_}) list->reserve(sequences);
+  pages_.reserve(sequences * static_cast<size_t>(limits_.context / model_.state.layout.page_tokens + 1));
   rope_rows_.reserve(rows * static_cast<size_t>(rope_.dims()));
   status_words_.reserve(sequences);
   statuses_.reserve(sequences);
