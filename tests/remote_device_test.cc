@@ -175,8 +175,8 @@ TEST(RemoteDevice, BenchesReadThroughTheDevice) {
 TEST(RemoteDevice, VerifyComparesItWithTheCpu) {
   ops::VerifyOptions asked;
   asked.engine.threads = 1;
-  asked.budget_seconds = 600;
-  asked.longest = 40;
+  asked.budget_seconds = 100;
+  asked.tokens = 40;
   asked.open = [] { return Result<std::unique_ptr<device::Device>>(std::make_unique<sim::RemoteDevice>(1)); };
   const auto report = ops::verify(io::real_io(), micro("q8_0"), asked, {});
   ASSERT_TRUE(report.ok()) << report.error().message;

@@ -56,9 +56,7 @@ inline std::unique_ptr<engine::Engine> load_sized(const std::string& path, const
   return engine;
 }
 
-inline std::unique_ptr<engine::Engine> load_micro(const Size& size) {
-  return load_sized(micro_file("hf"), size);
-}
+inline std::unique_ptr<engine::Engine> load_micro(const Size& size) { return load_sized(micro_file("hf"), size); }
 
 /// An engine that runs whole sequences in fresh sessions and nothing else.
 inline engine::Engine& cold_micro() {

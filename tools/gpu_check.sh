@@ -42,7 +42,10 @@ if [ ! -x "$evros" ]; then echo "FAIL: there is no $evros"; exit 1; fi
 
 # ---- the kernels, one by one
 if [ -x "$build/evros_cuda_bits" ]; then
-  step "kernel bits" 100 "$build/evros_cuda_bits" --gtest_brief=1 && row "kernel bits" passed "$(grep -E '^\[==========\].*ran' "$work/out" | tail -n 1 | sed 's/^\[=*\] //')"
+  if step "kernel bits" 100 "$build/evros_cuda_bits" --gtest_brief=1; then
+    ran=$(sed -n 's/^\[==========\] \(.* ran\)\..*/\1/p' "$work/out" | tail -n 1)
+    if [ -n "$ran" ]; then row "kernel bits" passed "$ran"; else fail "kernel bits" "no test ran: $(head -n 1 "$work/out")"; fi
+  fi
 else
   row "kernel bits" "not run" "$build has no evros_cuda_bits"
 fi
@@ -58,13 +61,15 @@ done
 for model in "${models[@]}"; do
   for kv in f32 f16; do
     name="verify $(basename "$model" .gguf) kv=$kv"
-    budget=8
+    budget=10 tokens=96
     # Once with texts that are long enough for sparse attention in the bundled model.
-    [ "$(basename "$model") $kv" = "tiny-q8_0.gguf f16" ] && budget=34
-    if step "$name" $((budget + 25)) "$evros" verify "$model" --device cuda --kv "$kv" --budget $budget --tokens 320; then
+    [ "$(basename "$model") $kv" = "tiny-q8_0.gguf f16" ] && budget=34 tokens=320
+    if step "$name" $((budget + 25)) "$evros" verify "$model" --device cuda --kv "$kv" --budget $budget --tokens $tokens; then
       note=$(grep -E 'faults injected' "$work/out" | sed 's/: passed//')
       skipped=$(grep -cE ' not checked ' "$work/out")
       if grep -q 'on cuda:0' "$work/out"; then row "$name" passed "$note; $skipped rows not checked"; else fail "$name" "it did not run on cuda:0"; fi
+      compared=$(grep -cE 'CPU and cuda:0 .* passed' "$work/out")
+      [ "$compared" -eq 3 ] || fail "$name" "of owners, logits and snapshots, $compared of 3 were compared with the CPU"
       equal=$(awk '$1 ~ /^(gdn|ple|index|residual|routes|logits|position|kv_rows|tokens|frontier)/ && $2 != $3' "$work/out")
       [ -z "$equal" ] || fail "$name" "owners differ: $equal"
     fi

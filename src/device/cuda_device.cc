@@ -12,7 +12,9 @@ class CudaDevice final : public Device {
  public:
   CudaDevice(const EvrosCudaBackend& backend, void* stream, const kernels::Kernels* kernels)
       : backend_(backend), stream_(stream), kernels_(kernels) {}
-  ~CudaDevice() override { backend_.close(stream_); }
+  ~CudaDevice() override {
+    if (!lost_) backend_.close(stream_);  // a lost one's went with its context, which may have been made anew since
+  }
 
   std::string_view name() const override { return "cuda:0"; }
   bool host_addressable() const override { return false; }

@@ -35,11 +35,10 @@ void Forward::reserve() {
   last_position_.reserve(sequences);
   position_.reserve(3 * sequences);
   for (auto* list : {&sequence_, &last_sequence_}) list->reserve(sequences);
+  pages_.reserve(sequences * static_cast<size_t>(limits_.context / model_.state.layout.page_tokens + 1));
   rope_rows_.reserve(rows * static_cast<size_t>(rope_.dims()));
   status_words_.reserve(sequences);
   statuses_.reserve(sequences);
-  const int32_t page_tokens = model_.state.layout.page_tokens;
-  pages_.reserve(sequences * (static_cast<size_t>(limits_.context) / static_cast<size_t>(page_tokens) + 1));
   if (table_ == nullptr) return;
   const size_t asked = rows * static_cast<size_t>(h.ple_heads());
   history_.reserve(sequences * static_cast<size_t>(h.ngram_size - 1));

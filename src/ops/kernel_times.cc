@@ -11,13 +11,13 @@ using kernels::Batch;
 using kernels::Kernels;
 
 // Every entry of Kernels once.
-#define EVROS_ENTRIES(X)                                                                                              \
-  X(embed)                                                                                                            \
-  X(quantize)                                                                                                         \
-  X(matmul) X(rms_norm) X(rope) X(swiglu) X(keep_last) X(gather_last) X(check_finite) X(hc_low) X(hc_mix) X(hc_write) \
-      X(gdn_conv) X(gdn_qk_norm) X(gdn_gates) X(gdn_delta) X(gdn_out_norm) X(store_rows) X(index_store) X(qsa_select) \
-          X(attention) X(head_gate) X(router) X(experts) X(shared_add) X(keep_routes) X(ple_rows) X(ple_gate)         \
-              X(ple_conv)
+// clang-format off
+#define EVROS_ENTRIES(X) \
+  X(embed) X(quantize) X(matmul) X(rms_norm) X(rope) X(swiglu) X(keep_last) X(gather_last) X(check_finite) \
+  X(hc_low) X(hc_mix) X(hc_write) X(gdn_conv) X(gdn_qk_norm) X(gdn_gates) X(gdn_delta) X(gdn_out_norm) \
+  X(store_rows) X(index_store) X(qsa_select) X(attention) X(head_gate) X(router) X(experts) X(shared_add) \
+  X(keep_routes) X(ple_rows) X(ple_gate) X(ple_conv)
+// clang-format on
 
 namespace {
 

@@ -64,10 +64,10 @@ Result<int64_t> choose_length(io::Io& io, const std::string& path, const VerifyO
   EVROS_ASSIGN(const auto digests, run.solo(verify_text(h, options.seed, 0, kShortest), repeated_cuts({1}, kShortest)));
   const double per_token = (run.seconds() - before) / kShortest;
   const double budget = std::max(options.budget_seconds - run.seconds(), 0.0) * 0.6;
-  const auto in_budget = static_cast<int64_t>(budget / (kTokensPerToken * std::max(per_token, 1e-7)));
+  const auto affordable = static_cast<int64_t>(budget / (kTokensPerToken * std::max(per_token, 1e-7)));
   const int64_t sparse = sparse_length(h);
   const int64_t most = std::min(h.context_length - 16, sparse > 0 ? sparse + 16 : kLongest);
-  const int64_t length = std::clamp(in_budget, std::min(kShortest, most), std::max<int64_t>(most, 1));
+  const int64_t length = std::clamp(affordable, std::min(kShortest, most), std::max<int64_t>(most, 1));
   if (sparse > 0 && length <= sparse) {
     run.skip("sparse attention", "S3", cat("texts of ", length, " tokens fit the budget, it begins after ", sparse));
   }
@@ -189,7 +189,10 @@ Status run_checks(VerifyRun& run, io::Io& io, const std::string& path, int64_t n
     wanted.push_back(std::move(*digests));
   }
   report.digests = wanted[0];
-  if (cpu != nullptr) verify_devices(run, *cpu, texts, wanted);
+  if (cpu != nullptr) {
+    EVROS_ASSIGN(report.digests, run.solo(texts[0]));  // what this device makes of the text
+    verify_devices(run, *cpu, texts, wanted);
+  }
   check_faults(run, around.faults, texts[0]);
   verify_operations(run, texts, wanted);
   verify_partitions(run, texts, wanted);

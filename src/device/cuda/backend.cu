@@ -54,9 +54,7 @@ EvrosCudaResult open(int index, void** stream) {
   return none();
 }
 
-void close(void* stream) {
-  if (!g_lost) cudaStreamDestroy(queue(stream));
-}
+void close(void* stream) { cudaStreamDestroy(queue(stream)); }
 
 EvrosCudaResult memory(uint64_t* free_bytes, uint64_t* total_bytes) {
   size_t available = 0, total = 0;

@@ -56,7 +56,8 @@ struct Product {
 
 /// Blocks are (place in the order, strip); of an expert's places every kTokens-th has work, for the pairs from it on.
 template <typename Codec, bool kIntegers, int kTokens>
-__global__ void __launch_bounds__(kWarp* kProductWarps<kTokens>) expert_kernel(ExpertsArgs a, Product product) {
+__global__ void __launch_bounds__(kWarp* kProductWarps<kTokens>, kProductBlocks<Codec, kTokens>)
+    expert_kernel(ExpertsArgs a, Product product) {
   const int64_t strips = round_up_div(product.w.rows, kStripRows), place = blockIdx.x / strips;
   int64_t pair = place, expert, count = 1;
   if (product.sorted) {

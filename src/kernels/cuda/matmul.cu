@@ -8,7 +8,8 @@ namespace {
 
 /// Blocks of one strip lie side by side, so that its weights come from the cache after the first.
 template <typename Codec, bool kIntegers, int kTokens>
-__global__ void __launch_bounds__(kWarp* kProductWarps<kTokens>) matmul_kernel(Batch batch, MatmulArgs a) {
+__global__ void __launch_bounds__(kWarp* kProductWarps<kTokens>, kProductBlocks<Codec, kTokens>)
+    matmul_kernel(Batch batch, MatmulArgs a) {
   const int64_t tiles = round_up_div(batch.rows, kTokens), index = blockIdx.x / tiles,
                 first = blockIdx.x % tiles * kTokens;
   Columns<kTokens> columns{

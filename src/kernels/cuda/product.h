@@ -8,9 +8,12 @@
 namespace evros::kernels {
 inline namespace EVROS_ISA {
 
-/// Warps of a block, at most. More rows of activations need more registers a thread.
+/// Warps of a block, at most, and blocks that a multiprocessor's registers should hold. One row of activations waits for memory:
+/// many threads; more rows, or blocks of 256 weights, need more registers a thread.
 template <int kTokens>
-constexpr int kProductWarps = kTokens == 1 ? 16 : 8;
+constexpr int kProductWarps = kTokens == 1 ? 10 : 8;
+template <typename Codec, int kTokens>
+constexpr int kProductBlocks = kTokens == 1 && Codec::kBlock < kSegment ? 2 : 1;
 constexpr int kRound = 32;  // segments whose sums are in shared memory at a time
 
 /// Are there kernels for several rows of activations? For the formats of codec/lane.h, which are many, only of the integer chain,
