@@ -176,7 +176,7 @@ void expect_no_allocation(const std::string& path) {
 }
 
 TEST(ForwardPass, TakesNoMemoryOnMicroInAnyTypeWithAnyTable) {
-  expect_no_allocation(source_path("tests/data/micro/hf"));
+  expect_no_allocation(micro_file("hf"));
   for (const char* type : {"f32", "q8_0", "q4_0"}) expect_no_allocation(micro_gguf(type));
 }
 
@@ -196,7 +196,7 @@ TEST(ForwardPass, TheCounterSeesAllocationsOfWorkersToo) {
 }
 
 TEST(Engine, AChunkAllocatesTheSameFewListsHoweverManyTokensItHas) {
-  const auto engine = load(source_path("tests/data/micro/hf"), "", 2);
+  const auto engine = load(micro_file("hf"), "", 2);
   ASSERT_NE(engine, nullptr);
   const auto session = engine->open();
   ASSERT_TRUE(session.ok());

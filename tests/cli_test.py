@@ -401,7 +401,7 @@ BAD_VALUES = [
                                 ("--vocab", ["", "1023"], ["1024 to 1048576"]), ("--table-rows", ["", "1023"], ["1024 to 320001536"]),
                                 ("--type", ["", "q9"], ["mix"])]),
     (["verify", "{gguf}"], [("--budget", ["", "0", "-1", "nan"], ["number from"]), ("--seed", ["", "-1"], ["whole number"])]),
-    (["convert", "{hf}", "{scratch}/o.gguf"], [("--type", ["", "q9"], ["f32, f16, bf16, q8_0, q4_0, q4_k, q6_k"])]),
+    (["convert", "{hf}", "{scratch}/o.gguf"], [("--type", ["", "q9"], ["f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, q4_0, iq4_nl"])]),
 ]
 
 BAD_USAGE = {

@@ -341,7 +341,7 @@ class Safety(unittest.TestCase):
 
     def test_too_little_memory_for_threads_is_a_sentence_and_no_crash(self):
         served = 0
-        for kilobytes in range(180000, 240000, 3000):  # threads have stacks of 8 MiB, so every one of them is refused somewhere
+        for kilobytes in range(180000, 340000, 6000):  # the plan refuses; then threads, with their stacks of 8 MiB, may be
             process = subprocess.Popen(["bash", "-c", f'ulimit -v {kilobytes}; exec "$0" serve "$1" --port 0', EVROS, str(TINY)],
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             listens = re.search(r"http://\S+:\d+", process.stdout.readline())
