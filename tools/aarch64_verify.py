@@ -8,7 +8,7 @@ import sys
 
 EMULATED = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", "build/aarch64/evros"]
 NATIVE = ["build/release/evros"]
-MICRO = "tests/data/micro/hf"
+MICRO = "build/release/micro/hf"
 GGUF = "build/release/micro/gguf/micro-{}.gguf"
 CASES = [(MICRO, "f32"), (MICRO, "f16"), (MICRO, "bf16"), *((GGUF.format(kind), "f16") for kind in ("f32", "q8_0", "q4_0"))]
 TOKENS = 72  # sparse attention of the micro model begins after 24, the second page after 64
