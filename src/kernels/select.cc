@@ -10,9 +10,9 @@
 
 namespace evros::kernels {
 
-namespace ref {
+inline namespace ref {  // EVROS_ISA here
 const Kernels& table();
-}
+}  // namespace ref
 
 const Kernels& ref_kernels() { return ref::table(); }
 
