@@ -168,7 +168,7 @@ uint64_t chunk_bytes(const format::HyperParams& h, const EngineOptions& options,
 
 class Planner {
  public:
-  static Result<Planner> create(const format::ModelFile& file, const EngineOptions& options) {
+  static Result<Planner> create(const format::ModelFile& file, const EngineOptions& options, io::Io& kernel) {
     EVROS_TRY(check_options(options));
     EVROS_TRY(check_types(file));
     EVROS_TRY(check_context(file, options.context));
@@ -179,7 +179,7 @@ class Planner {
     planner.load_buffers_ = source.buffers;
     planner.base_.weight_bytes = source.bytes;
     planner.base_.groups = std::move(source).groups();
-    planner.measure(options);
+    planner.measure(options, kernel);
     return planner;
   }
 
@@ -264,8 +264,8 @@ class Planner {
     base_.page_tokens = state_.layout.page_tokens;
   }
 
-  void measure(const EngineOptions& options) {
-    base_.measured = io::measure_memory();
+  void measure(const EngineOptions& options, io::Io& kernel) {
+    base_.measured = io::measure_memory(kernel);
     // The pools of the device and of the loader, and a server's.
     const uint64_t threads = 2 * static_cast<uint64_t>(device::thread_count(options.threads)) + kOtherThreads;
     base_.mapped_bytes = (threads - std::min(threads, base_.measured.threads)) * kStackMapped;
@@ -314,8 +314,8 @@ const char* place_name(Place place) {
   return place == Place::memory ? "memory" : place == Place::frames ? "disk, read into frames" : "disk, not used";
 }
 
-Result<Plan> make_plan(const format::ModelFile& file, const EngineOptions& options) {
-  EVROS_ASSIGN(Planner planner, Planner::create(file, options));
+Result<Plan> make_plan(const format::ModelFile& file, const EngineOptions& options, io::Io& kernel) {
+  EVROS_ASSIGN(Planner planner, Planner::create(file, options, kernel));
   const int64_t longest = planner.longest(options);
   const int64_t wanted = options.context > 0 ? options.context : std::min(longest, kDefaultContext);
   const int64_t largest = planner.largest(options, longest);

@@ -92,8 +92,8 @@ struct Plan {
 };
 
 /// The plan for these options, which need not fit (fits()), or what is wrong with them (a context beyond the model's, a type
-/// that cannot run, ...).
-Result<Plan> make_plan(const format::ModelFile& file, const EngineOptions& options);
+/// that cannot run, ...). `kernel` has the files that say what memory there is and what this process holds.
+Result<Plan> make_plan(const format::ModelFile& file, const EngineOptions& options, io::Io& kernel = io::real_io());
 
 /// Ok when the plan fits; else Code::out_of_memory: what is needed, by group, what there is and why, and what to change.
 Status check_fits(const Plan& plan);
