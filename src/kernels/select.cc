@@ -17,19 +17,20 @@ const Kernels& table();
 const Kernels& ref_kernels() { return ref::table(); }
 
 // Every table beside the reference: those that cmake/kernels.cmake compiles for this architecture, slowest first.
+// Weak: a build may leave some out (EVROS_TABLES).
 #ifdef EVROS_X86_TABLES
 
 namespace ref_fma {
-const Kernels& table();
+[[gnu::weak]] const Kernels& table();
 }
 namespace avx2 {
-const Kernels& table();
+[[gnu::weak]] const Kernels& table();
 }
 namespace avx512bw {
-const Kernels& table();
+[[gnu::weak]] const Kernels& table();
 }
 namespace avx512 {
-const Kernels& table();
+[[gnu::weak]] const Kernels& table();
 }
 
 namespace {
@@ -49,15 +50,19 @@ bool runs_avx512bw() {
 
 void add_tables(std::vector<const Kernels*>& tables) {
   if (const Kernels* fma = ref_fma_kernels()) tables.push_back(fma);
-  if (runs_avx2()) tables.push_back(&avx2::table());
-  if (runs_avx512bw()) tables.push_back(&avx512bw::table());
-  if (runs_avx512bw() && __builtin_cpu_supports("avx512vnni")) tables.push_back(&avx512::table());
+  const auto add = [&](const Kernels& (*table)(), bool runs) {
+    if (table != nullptr && runs) tables.push_back(&table());
+  };
+  add(avx2::table, runs_avx2());
+  add(avx512bw::table, runs_avx512bw());
+  add(avx512::table, runs_avx512bw() && __builtin_cpu_supports("avx512vnni"));
 }
 
 }  // namespace
 
 const Kernels* ref_fma_kernels() {
-  return __builtin_cpu_supports("avx") && __builtin_cpu_supports("fma") ? &ref_fma::table() : nullptr;
+  const Kernels& (*table)() = ref_fma::table;
+  return table != nullptr && __builtin_cpu_supports("avx") && __builtin_cpu_supports("fma") ? &table() : nullptr;
 }
 
 #else  // an architecture whose baseline has fused multiply-add, or none with a table of its own
