@@ -4,6 +4,16 @@ if(TARGET kernels_test)
   add_dependencies(kernels_test codec_golden)
 endif()
 
+# Beside the reference: the tables that this build has, slowest first (src/kernels/select.cc).
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  set(EVROS_TABLES ref_fma avx2 avx512bw avx512 CACHE STRING "kernel tables beside the reference")
+else()
+  set(EVROS_TABLES "")
+endif()
+list(TRANSFORM EVROS_TABLES REPLACE "(.+)" "EVROS_TABLE(\\1)\n" OUTPUT_VARIABLE host_tables)
+list(JOIN host_tables "" host_tables)
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/kernels/host_tables.inc CONTENT "${host_tables}" @ONLY)
+
 # The kernels of x86-64 that need more than the baseline instruction set, each under its own namespace (src/kernels/isa.h):
 # the reference sources with hardware fused multiply-add, and the vector tables, which are the sources of src/kernels/cpu
 # together with the reference sources (for the entries that have no vector version).
@@ -16,7 +26,6 @@ if(TARGET kernels AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   list(FILTER ref_parts EXCLUDE REGEX "/table\\.cc$")
 
   # evros_isa(isa SOURCES... FLAGS...): objects of one instruction set, and the check that they share nothing with others.
-  set(EVROS_TABLES ref_fma avx2 avx512bw avx512 CACHE STRING "kernel tables beside the reference")
   function(evros_isa isa)
     if(NOT isa IN_LIST EVROS_TABLES)
       return()

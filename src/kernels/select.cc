@@ -14,24 +14,16 @@ inline namespace ref {  // EVROS_ISA here
 const Kernels& table();
 }  // namespace ref
 
-const Kernels& ref_kernels() { return ref::table(); }
+// host_tables.inc has EVROS_TABLE(isa) for every table beside the reference that this build has (cmake/kernels.cmake), slowest
+// first.
+#define EVROS_TABLE(isa)  \
+  namespace isa {         \
+  const Kernels& table(); \
+  }
+#include "kernels/host_tables.inc"
+#undef EVROS_TABLE
 
-// Every table beside the reference: those that cmake/kernels.cmake compiles for this architecture, slowest first.
-// Weak: a build may leave some out (EVROS_TABLES).
 #ifdef EVROS_X86_TABLES
-
-namespace ref_fma {
-[[gnu::weak]] const Kernels& table();
-}
-namespace avx2 {
-[[gnu::weak]] const Kernels& table();
-}
-namespace avx512bw {
-[[gnu::weak]] const Kernels& table();
-}
-namespace avx512 {
-[[gnu::weak]] const Kernels& table();
-}
 
 namespace {
 
@@ -41,43 +33,30 @@ bool has_f16c() {  // which Clang 14 does not know by name
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
-bool runs_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c(); }
-
-bool runs_avx512bw() {
-  return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-
-void add_tables(std::vector<const Kernels*>& tables) {
-  if (const Kernels* fma = ref_fma_kernels()) tables.push_back(fma);
-  const auto add = [&](const Kernels& (*table)(), bool runs) {
-    if (table != nullptr && runs) tables.push_back(&table());
-  };
-  add(avx2::table, runs_avx2());
-  add(avx512bw::table, runs_avx512bw());
-  add(avx512::table, runs_avx512bw() && __builtin_cpu_supports("avx512vnni"));
+bool runs(std::string_view isa) {
+  const bool fma = __builtin_cpu_supports("avx") && __builtin_cpu_supports("fma");
+  if (isa == "ref_fma") return fma;
+  const bool avx2 = fma && __builtin_cpu_supports("avx2") && has_f16c();
+  if (isa == "avx2") return avx2;
+  const bool avx512bw = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (isa == "avx512bw") return avx512bw;
+  return isa == "avx512" && avx512bw && __builtin_cpu_supports("avx512vnni");
 }
 
 }  // namespace
-
-const Kernels* ref_fma_kernels() {
-  const Kernels& (*table)() = ref_fma::table;
-  return table != nullptr && __builtin_cpu_supports("avx") && __builtin_cpu_supports("fma") ? &table() : nullptr;
-}
-
-#else  // an architecture whose baseline has fused multiply-add, or none with a table of its own
-
-namespace {
-void add_tables(std::vector<const Kernels*>&) {}
-}  // namespace
-
-const Kernels* ref_fma_kernels() { return nullptr; }
 
 #endif
 
+const Kernels& ref_kernels() { return ref::table(); }
+const Kernels* ref_fma_kernels() { return host_kernels("ref-fma"); }
+
 std::vector<const Kernels*> host_tables() {
   std::vector<const Kernels*> tables{&ref_kernels()};
-  add_tables(tables);
+#define EVROS_TABLE(isa) \
+  if (runs(#isa)) tables.push_back(&isa::table());
+#include "kernels/host_tables.inc"
+#undef EVROS_TABLE
   return tables;
 }
 

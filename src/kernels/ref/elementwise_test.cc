@@ -471,6 +471,16 @@ TEST(CheckFinite, MarksTheSequenceOfTheBadRowAlone) {
   }
 }
 
+#if defined(__x86_64__)
+TEST(Tables, ABuildDoesNotLoseTheVectorTablesThatTheMachineRuns) {
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  EXPECT_EQ(host_kernels("avx2") != nullptr, avx2);
+  if (avx2 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vnni")) {
+    EXPECT_NE(host_kernels("avx512"), nullptr);
+  }
+}
+#endif
+
 TEST(Tables, AreFoundByNameAndComplete) {
   EXPECT_EQ(host_kernels("ref"), &ref_kernels());
   EXPECT_EQ(host_kernels("ref-fma"), ref_fma_kernels());
