@@ -1,6 +1,7 @@
 // What is behind Engine. Internal to engine/.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <new>
 #include <optional>
@@ -70,6 +71,19 @@ struct Engine::Impl {
     if (result.ok() || !device->lost()) return result;
     EVROS_TRY(present());
     return work();
+  }
+
+  /// Appends `tokens` to a session in chunks, each by run_one(ChunkRow) -> Result<std::vector<Status>>; the first that fails
+  /// ends it.
+  template <typename Run>
+  Status in_chunks(SessionId session, std::span<const int32_t> tokens, const Run& run_one) const {
+    const auto chunk = static_cast<size_t>(options.chunk);
+    for (size_t at = 0; at < tokens.size(); at += chunk) {
+      EVROS_ASSIGN(const std::vector<Status> statuses,
+                   run_one(ChunkRow{session, tokens.subspan(at, std::min(chunk, tokens.size() - at))}));
+      EVROS_TRY(statuses[0]);
+    }
+    return {};
   }
 
   /// Error unless each is an id of the vocabulary.

@@ -133,17 +133,14 @@ Result<state::Limits> state_limits(const EngineOptions& options, int32_t page_to
   return limits;
 }
 
-// Frames that one row of the table may touch: one when rows fill frames exactly, else it may lie across borders.
-int64_t frames_of_row(int64_t row_bytes, int64_t frame) {
-  return row_bytes <= frame && frame % row_bytes == 0 ? 1 : (row_bytes + frame - 2) / frame + 1;
-}
-
 // A chunk holds the frames of all its table rows at once.
 Status check_frames(const EngineOptions& options, const format::HyperParams& h, const format::Tensor& table,
                     int64_t row_bytes) {
   const auto frame = static_cast<int64_t>(options.table.frame_bytes);
   if (options.table.resident || frame == 0) return {};
-  const int64_t of_chunk = int64_t{options.chunk} * h.ple_heads() * frames_of_row(row_bytes, frame);
+  const auto of_row =
+      static_cast<int64_t>(pages::frames_of_row(static_cast<uint64_t>(row_bytes), options.table.frame_bytes));
+  const int64_t of_chunk = int64_t{options.chunk} * h.ple_heads() * of_row;
   const int64_t needed = std::min(of_chunk, static_cast<int64_t>(table.bytes() / options.table.frame_bytes) + 1);
   const auto there = static_cast<int64_t>(options.table.memory_bytes / options.table.frame_bytes);
   if (there >= needed) return {};

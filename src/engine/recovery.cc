@@ -52,14 +52,10 @@ Status Engine::Impl::recover(std::unique_ptr<device::Device> to) {
   }
   std::sort(all.begin(), all.end(), [](const Lost& a, const Lost& b) { return a.tokens < b.tokens; });
   EVROS_ASSIGN(Residence home, move_to(std::move(to), store.get()));
-  const auto chunk = static_cast<size_t>(options.chunk);
-  const Append append = [&](SessionId session, std::span<const int32_t> tokens) -> Status {
-    for (size_t at = 0; at < tokens.size(); at += chunk) {
-      const ChunkRow row{session, tokens.subspan(at, std::min(chunk, tokens.size() - at))};
-      EVROS_ASSIGN(const std::vector<Status> statuses, transact(*home.store, *home.forward, {&row, 1}, {}));
-      EVROS_TRY(statuses[0]);
-    }
-    return {};
+  const Append append = [&](SessionId session, std::span<const int32_t> tokens) {
+    return in_chunks(session, tokens, [&](const ChunkRow& row) {
+      return transact(*home.store, *home.forward, {&row, 1}, {});
+    });
   };
   EVROS_TRY(replay(*home.store, append, all, 0));
   settle(std::move(home));

@@ -26,13 +26,7 @@ Result<int64_t> Engine::Impl::start_spare(SessionId session, int64_t most) {
 }
 
 Status Engine::append_chunks(SessionId session, std::span<const int32_t> tokens, const ChunkOptions& options) {
-  const auto chunk = static_cast<size_t>(impl_->options.chunk);
-  for (size_t at = 0; at < tokens.size(); at += chunk) {
-    const ChunkRow row{session, tokens.subspan(at, std::min(chunk, tokens.size() - at))};
-    EVROS_ASSIGN(const std::vector<Status> statuses, run_chunk({&row, 1}, options));
-    EVROS_TRY(statuses[0]);
-  }
-  return {};
+  return impl_->in_chunks(session, tokens, [&](const ChunkRow& row) { return run_chunk({&row, 1}, options); });
 }
 
 Status Engine::append(SessionId session, std::span<const int32_t> tokens, const ChunkOptions& options) try {

@@ -264,13 +264,14 @@ class TensorCopier {
   Status encode(const Planned& planned, uint64_t rows, uint64_t row_in, uint64_t row_out) {
     const Tensor& tensor = *planned.source;
     encoded_.resize(is_copied(planned) ? 0 : rows * row_out);
+    values_.resize(is_copied(planned) ? 0 : rows * tensor.ne[0]);
     std::atomic<bool> stored_finite{true}, encoded_finite{true};
     pool_.parallel(static_cast<int64_t>(rows), [&](int64_t begin, int64_t end) {
       const auto first = static_cast<uint64_t>(begin), count = static_cast<uint64_t>(end) - first;
       const auto in = std::span(stored_).subspan(first * row_in, count * row_in);
       if (kernels::can_multiply(tensor.type) && !kernels::scales_finite(tensor.type, in)) stored_finite = false;
       if (is_copied(planned)) return;
-      std::vector<float> values(count * tensor.ne[0]);
+      const auto values = std::span(values_).subspan(first * tensor.ne[0], count * tensor.ne[0]);
       kernels::dequantize(tensor.type, in.data(), values);
       if (tensor.derive == format::Derive::plus_one) kernels::plus_one(values);
       if (tensor.derive == format::Derive::neg_exp) kernels::neg_exp(values);
@@ -295,6 +296,7 @@ class TensorCopier {
   const bool resumable_;
   uint64_t total_, done_ = 0, unnoted_ = 0;
   std::vector<std::byte> stored_, encoded_;
+  std::vector<float> values_;
 };
 
 /// Names and sizes of the source's files: what a stopped conversion is gone on with for.

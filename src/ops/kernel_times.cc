@@ -45,10 +45,10 @@ struct TimedEntry {
                   const Args& args) {
     TimedDevice& timed = *g_timed;
     if (!timed.measuring_) return entry(queue, batch, args);
-    static_cast<void>(timed.inner_->finish());  // a failure surfaces at the caller's own finish()
+    static_cast<void>(timed.inner().finish());  // a failure surfaces at the caller's own finish()
     const uint64_t began = timed.clock_.now_ns();
     entry(queue, batch, args);
-    static_cast<void>(timed.inner_->finish());
+    static_cast<void>(timed.inner().finish());
     timed.times_[index].ns += timed.clock_.now_ns() - began;
     ++timed.times_[index].calls;
   }
@@ -73,7 +73,7 @@ struct TimedEntry {
 };
 
 TimedDevice::TimedDevice(std::unique_ptr<device::Device> inner, const Kernels& table, io::Io& clock)
-    : inner_(std::move(inner)), table_(table), clock_(clock), times_(count) {
+    : ForwardingDevice(std::move(inner)), table_(table), clock_(clock), times_(count) {
   CHECK(g_timed == nullptr);
   g_timed = this;
   for (size_t i = 0; i < count; ++i) times_[i].name = kNames[i];

@@ -291,8 +291,7 @@ Lease RowStore::make_lease(size_t rows) const {
   Lease lease;
   lease.rows_.reserve(rows);
   if (impl_->resident != nullptr) return lease;
-  const uint64_t frames_per_row = (impl_->row_bytes + impl_->frame_bytes - 2) / impl_->frame_bytes + 1;
-  const size_t pages = rows * static_cast<size_t>(frames_per_row);
+  const size_t pages = rows * static_cast<size_t>(frames_of_row(impl_->row_bytes, impl_->frame_bytes));
   lease.pages_.reserve(pages);
   lease.frames_.reserve(pages);
   lease.missing_.reserve(pages);

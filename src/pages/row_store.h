@@ -20,6 +20,11 @@ struct RowStoreOptions {
   bool resident = false;              // read the whole table at start instead; the two above then do not matter
 };
 
+/// Frames that one row of a table may touch: one when rows fill frames exactly, else it may lie across borders.
+constexpr uint64_t frames_of_row(uint64_t row_bytes, uint64_t frame_bytes) {
+  return row_bytes <= frame_bytes && frame_bytes % row_bytes == 0 ? 1 : (row_bytes + frame_bytes - 2) / frame_bytes + 1;
+}
+
 struct RowStoreStats {
   uint64_t rows_asked = 0;
   uint64_t rows_hit = 0;                     // all frames were there, or being read by somebody else

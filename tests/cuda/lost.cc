@@ -8,6 +8,7 @@
 
 #include "base/str.h"
 #include "device/cuda_device.h"
+#include "device/forwarding_device.h"
 #include "engine/engine.h"
 #include "io/io.h"
 
@@ -20,29 +21,16 @@ namespace evros {
 namespace {
 
 /// Adds a bad kernel to a launch that was chosen.
-class Provoked final : public device::Device {
+class Provoked final : public device::ForwardingDevice {
  public:
   enum class Fault { none, refused_launch, out_of_bounds };
   struct Plan {
     Fault fault = Fault::none;
     int64_t at = 0;  // launches until then
   };
-  Provoked(std::unique_ptr<device::Device> inner, Plan& plan) : inner_(std::move(inner)), plan_(plan) {}
-  std::string_view name() const override { return inner_->name(); }
-  bool host_addressable() const override { return inner_->host_addressable(); }
-  const kernels::Kernels* kernels() const override { return inner_->kernels(); }
-  bool lost() const override { return inner_->lost(); }
-  Result<device::Buffer> allocate(uint64_t bytes, std::string_view what) override {
-    return inner_->allocate(bytes, what);
-  }
-  void free(std::byte* data, uint64_t bytes) noexcept override { inner_->free(data, bytes); }
-  Status upload(std::byte* to, std::span<const std::byte> from) override { return inner_->upload(to, from); }
-  Status download(std::span<std::byte> to, const std::byte* from) override { return inner_->download(to, from); }
-  Status copy(std::byte* to, const std::byte* from, uint64_t bytes) override { return inner_->copy(to, from, bytes); }
-  Status fill(std::byte* to, uint8_t value, uint64_t bytes) override { return inner_->fill(to, value, bytes); }
-  Status finish() override { return inner_->finish(); }
+  Provoked(std::unique_ptr<device::Device> inner, Plan& plan) : ForwardingDevice(std::move(inner)), plan_(plan) {}
   Status launch(const device::StageInfo& stage, const std::function<void(device::Queue&)>& body) override {
-    return inner_->launch(stage, [&](device::Queue& queue) {
+    return inner().launch(stage, [&](device::Queue& queue) {
       body(queue);
       if (plan_.fault == Fault::none || plan_.at-- > 0) return;
       (plan_.fault == Fault::refused_launch ? evros_launch_too_wide : evros_write_out_of_bounds)(queue.stream);
@@ -51,7 +39,6 @@ class Provoked final : public device::Device {
   }
 
  private:
-  std::unique_ptr<device::Device> inner_;
   Plan& plan_;
 };
 
