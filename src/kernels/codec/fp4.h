@@ -22,8 +22,7 @@ struct MXFP4 : GroupCodec<MXFP4> {
     // 2^(e - 128) from two normal powers of two: the smallest results are subnormal, and exact.
     const auto e = b.byte(), half = shift_right(e, 1), bias = Block::all(63u);
     out.scale[0] = as_floats(shift_left(half + bias, 23)) * as_floats(shift_left((e - half) + bias, 23));
-    take_nibbles(b, 0, out);
-    for (auto& word : out.word) word = Block::look_up_bytes(fp4_values(), word);
+    take_nibbles_of(fp4_values(), b, 0, out);
   }
   /// 255 is the NaN of this scale.
   static EVROS_INLINE bool finite(const std::byte* block) { return static_cast<uint32_t>(block[0]) != 255u; }

@@ -19,8 +19,7 @@ struct IQ4_NL : GroupCodec<IQ4_NL> {
   template <typename Block, typename Group>
   static EVROS_INLINE void group(const Block& b, int64_t, Group& out) {
     out.scale[0] = b.half();
-    take_nibbles(b, 0, out);
-    for (auto& word : out.word) word = Block::look_up_bytes(iq4_values(), word);
+    take_nibbles_of(iq4_values(), b, 0, out);
   }
 
   /// The scale of least weighted squared error among those that bring the element of largest magnitude near one end of T: for levels
@@ -84,8 +83,7 @@ struct IQ4_XS : GroupCodec<IQ4_XS> {
     const int i = static_cast<int>(g);
     const auto low = bits_at(b.word(1), 4 * i, Block::all(15u)), high = bits_at(head, 16 + 2 * i, Block::all(3u));
     out.scale[0] = low_f16(head) * to_float((low | shift_left(high, 4)) - Block::all(32u));
-    take_nibbles(b, 2 + 4 * g, out);
-    for (auto& word : out.word) word = Block::look_up_bytes(iq4_values(), word);
+    take_nibbles_of(iq4_values(), b, 2 + 4 * g, out);
   }
   static EVROS_INLINE bool finite(const std::byte* block) { return is_finite_half(load_u16(block)); }
 };

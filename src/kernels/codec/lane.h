@@ -32,6 +32,9 @@ EVROS_INLINE float negate(float a) { return -a; }
 /// Neither infinite nor NaN, for a half in the low 16 bits.
 EVROS_INLINE bool is_finite_half(uint32_t bits) { return (bits & 0x7c00u) != 0x7c00u; }
 
+/// Two halves in one word, a scale and a minimum or an addend.
+EVROS_INLINE bool are_finite_halves(uint32_t word) { return is_finite_half(word) && is_finite_half(word >> 16); }
+
 /// Unaligned little-endian 32 bits.
 EVROS_INLINE uint32_t load_u32(const std::byte* bytes) {
   uint32_t value;
@@ -137,6 +140,13 @@ EVROS_INLINE void take_nibbles(const Block& b, int64_t first, Group& out) {
     out.word[w] = both & Block::all(0x0f0f0f0fu);
     out.word[w + 4] = shift_right(both, 4) & Block::all(0x0f0f0f0fu);
   }
+}
+
+/// The same, each nibble replaced by the byte that it stands for.
+template <typename Block, typename Group>
+EVROS_INLINE void take_nibbles_of(const uint8_t* table, const Block& b, int64_t first, Group& out) {
+  take_nibbles(b, first, out);
+  for (auto& word : out.word) word = Block::look_up_bytes(table, word);
 }
 
 /// Adds bit i of `high` to element i, worth 16.

@@ -26,10 +26,7 @@ struct Q2_K : GroupCodec<Q2_K> {
     }
     for (int w = 0; w < 8; ++w) out.word[w] = bit_pairs(b, 4, g, w);
   }
-  static EVROS_INLINE bool finite(const std::byte* block) {
-    const uint32_t units = load_u32(block + 80);
-    return is_finite_half(units) && is_finite_half(units >> 16);
-  }
+  static EVROS_INLINE bool finite(const std::byte* block) { return are_finite_halves(load_u32(block + 80)); }
 };
 
 struct Q3_K : GroupCodec<Q3_K> {

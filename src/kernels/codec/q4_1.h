@@ -16,8 +16,6 @@ EVROS_INLINE void take_scale_and_sum(const Block& b, Group& out) {
   out.minimum[0] = negate(low_f16(shift_right(both, 16)));
 }
 
-EVROS_INLINE bool are_finite_halves(uint32_t word) { return is_finite_half(word) && is_finite_half(word >> 16); }
-
 struct Q4_1 : GroupCodec<Q4_1> {
   static constexpr int kBlock = 32, kBytes = 20;  // elements, bytes
   static constexpr int kGroup = 32;               // elements that share a scale in the integer chain

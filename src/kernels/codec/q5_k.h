@@ -24,10 +24,7 @@ struct Q5_K : GroupCodec<Q5_K> {
       out.word[w] = low | shift_left(high, 4);
     }
   }
-  static EVROS_INLINE bool finite(const std::byte* block) {
-    const uint32_t units = load_u32(block);
-    return is_finite_half(units) && is_finite_half(units >> 16);
-  }
+  static EVROS_INLINE bool finite(const std::byte* block) { return are_finite_halves(load_u32(block)); }
 
   /// By the search of AffineBlock.
   static void encode(const float* in, std::byte* block) {

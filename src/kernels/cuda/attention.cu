@@ -2,46 +2,17 @@
 // block per row and head. Values: a block per row, head and 32 columns, whose warps each sum a tile of 64 entries.
 #include "kernels/cuda/dot_tile.h"
 #include "kernels/ref/ref.h"
+#include "kernels/ref/visible.h"
 
 namespace evros::kernels {
 inline namespace EVROS_ISA {
 namespace {
 
-/// The positions that one row of the batch sees, ascending: the blocks selected for it, then its tail.
-struct Visible {
-  const int32_t* selected;
-  int64_t ratio, blocks, tail_begin, count;
-
-  __device__ Visible(const Batch& batch, const AttentionArgs& a, int64_t row)
-      : selected(a.selected + row * a.keep), ratio(a.ratio), blocks(0), tail_begin(0) {
-    const int64_t position = batch.row_position[row];
-    if (ratio > 0) {
-      int64_t none = a.keep;  // selected are [0, blocks), at least; from `none` on nothing is
-      while (blocks < none) {
-        const int64_t middle = (blocks + none) / 2;
-        if (selected[middle] >= 0) {
-          blocks = middle + 1;
-        } else {
-          none = middle;
-        }
-      }
-      tail_begin = (position + 1) / ratio * ratio;
-    }
-    count = blocks * ratio + (position + 1 - tail_begin);
-  }
-
-  __device__ int64_t position(int64_t entry) const {
-    const int64_t block_entries = blocks * ratio;
-    if (entry >= block_entries) return tail_begin + entry - block_entries;
-    return selected[entry / ratio] * ratio + entry % ratio;
-  }
-
-  /// Where the entry's row of one K/V head lies; rows of a head have `width` elements of `bytes` each.
-  __device__ const std::byte* cached(const Batch& batch, const SequenceRows& sequence, const PageRows& page,
-                                     int64_t entry, int64_t kv_head, int64_t width, int64_t bytes) const {
-    return page_row(batch, sequence, page, position(entry)) + kv_head * width * bytes;
-  }
-};
+/// Where an entry's row of one K/V head lies; rows of a head have `width` elements of `bytes` each.
+__device__ const std::byte* cached(const Visible& visible, const Batch& batch, const SequenceRows& sequence,
+                                   const PageRows& page, int64_t entry, int64_t kv_head, int64_t width, int64_t bytes) {
+  return page_row(batch, sequence, page, visible.position(entry)) + kv_head * width * bytes;
+}
 
 /// score = scale * (q . k): warps take the query heads of the K/V head, eight at a time.
 template <typename Codec>
@@ -55,7 +26,7 @@ __global__ void __launch_bounds__(kThreads) scores_kernel(Batch batch, Attention
   const int64_t entry = e0 + lane_index(), group = a.heads / a.kv_heads;
   if (warp_index() == 0) {
     tile.row[lane_index()] = entry < visible.count
-                                 ? visible.cached(batch, sequence, a.k, entry, kv_head, a.key_dim, Codec::kBytes)
+                                 ? cached(visible, batch, sequence, a.k, entry, kv_head, a.key_dim, Codec::kBytes)
                                  : nullptr;
   }
   __syncthreads();
@@ -103,7 +74,7 @@ __global__ void __launch_bounds__(kThreads) values_kernel(Batch batch, Attention
       // Each lane finds one entry; all take them in turn.
       const int64_t entry = e0 + lane;
       if (entry < end) {
-        row[warp][lane] = visible.cached(batch, sequence, a.v, entry, kv_head, a.value_dim, Codec::kBytes);
+        row[warp][lane] = cached(visible, batch, sequence, a.v, entry, kv_head, a.value_dim, Codec::kBytes);
         weight[warp][lane] = p[entry];
       }
       __syncwarp();

@@ -1,9 +1,10 @@
 // Reference kernels: rows of the K/V cache, attention over the selected positions, the head gate.
-#include "kernels/codec/float16.h"
 #include "kernels/for_ranges.h"
+#include "kernels/ref/cache_value.h"
 #include "kernels/ref/chains.h"
 #include "kernels/ref/dot_rows.h"
 #include "kernels/ref/ref.h"
+#include "kernels/ref/visible.h"
 
 namespace evros::kernels {
 inline namespace EVROS_ISA {
@@ -29,35 +30,12 @@ bool store_row(CacheType type, const float* x, int64_t n, std::byte* out) {
   }
   bool fits = true;
   for (int64_t i = 0; i < n; ++i) {
-    const uint16_t bits = type == CacheType::f16 ? f32_to_f16(x[i]) : f32_to_bf16(x[i]);
-    const uint16_t infinity = type == CacheType::f16 ? 0x7c00u : 0x7f80u;
-    fits = fits && (!is_finite(x[i]) || (bits & 0x7fffu) != infinity);
+    uint16_t bits;
+    fits = round_to_cache(type, x[i], &bits) && fits;
     __builtin_memcpy(out + 2 * i, &bits, sizeof bits);
   }
   return fits;
 }
-
-/// The positions that one row of the batch sees, ascending: the blocks selected for it, then its tail.
-struct Visible {
-  const int32_t* selected;
-  int64_t ratio, blocks, tail_begin, count;
-
-  Visible(const AttentionArgs& a, int64_t row, int64_t position) : selected(nullptr), ratio(a.ratio), blocks(0) {
-    tail_begin = 0;
-    if (ratio > 0) {
-      selected = a.selected + row * a.keep;
-      while (blocks < a.keep && selected[blocks] >= 0) ++blocks;
-      tail_begin = (position + 1) / ratio * ratio;
-    }
-    count = blocks * ratio + (position + 1 - tail_begin);
-  }
-
-  int64_t position(int64_t entry) const {
-    const int64_t block_entries = blocks * ratio;
-    if (entry >= block_entries) return tail_begin + entry - block_entries;
-    return selected[entry / ratio] * ratio + entry % ratio;
-  }
-};
 
 /// One row of the batch and one K/V head: the query heads that read it.
 struct HeadGroup {
@@ -147,12 +125,8 @@ void attention(device::Queue& queue, const Batch& batch, const AttentionArgs& a)
   for_each(queue, int64_t{batch.rows} * a.kv_heads,
            int64_t{a.heads / a.kv_heads} * (a.key_dim + a.value_dim) * smaller(a.score_stride, 64), [&](int64_t unit) {
              const int64_t r = unit / a.kv_heads;
-             const HeadGroup g{a,
-                               batch,
-                               batch.sequence[batch.row_sequence[r]],
-                               r,
-                               unit % a.kv_heads,
-                               Visible(a, r, batch.row_position[r])};
+             const HeadGroup g{
+                 a, batch, batch.sequence[batch.row_sequence[r]], r, unit % a.kv_heads, Visible(batch, a, r)};
              score_entries(g);
              for (int64_t i = 0; i < g.size(); ++i) {
                float* scores = g.scores(i);
