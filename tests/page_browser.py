@@ -100,9 +100,10 @@ class Browser:
         self.driver.switch_to.active_element.send_keys(*keys)
 
     def begin(self, words):
-        """Sends a message, as by keyboard."""
+        """Sends a message, as by keyboard, and waits until it is on its way."""
+        before = self.js("return posted.length")
         self.one("#prompt").send_keys(words, Keys.ENTER)
-        wait(lambda: self.all("#log .answer"), "an answer begins")
+        wait(lambda: self.js("return posted.length") > before, "an answer begins")
 
     def say(self, words):
         """Sends a message and waits for the end of its answer, whose text it returns."""

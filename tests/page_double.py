@@ -117,7 +117,7 @@ SCRIPTS = {
     "poisoned": words("It began", error="a value was not finite"),
     "key": needs_key,
     "silent": silent,
-    "think": words("The answer is **four**.", thought="Two and two. " * 10, pause=0.02),
+    "think": words("The answer is **four**.", thought="Two and two. " * 10, pause=0.04),
     "long": words("\n\n".join(f"Paragraph {i} of a long answer that goes on." for i in range(60)), pause=0.005),
     "endless": words("word " * 5000, pause=0.005),
 }

@@ -51,10 +51,11 @@ export function startSettings() {
   restore();
   form.addEventListener('input', keep);
   form.addEventListener('submit', (event) => event.preventDefault());
-  form.addEventListener('reset', () => setTimeout(() => {
+  $('defaults').addEventListener('click', () => {
+    form.reset();
     keep();
     announce('All settings are the model’s defaults.');
-  }));
+  });
   $('key').value = key.get();
   $('key').addEventListener('input', () => key.set($('key').value.trim()));
 }
