@@ -9,6 +9,7 @@ import tempfile
 import threading
 import unittest
 
+from sanitizer import without_sanitizer
 from server import Server
 
 EVROS = os.environ["EVROS"]
@@ -126,6 +127,7 @@ class Truth(unittest.TestCase):
         tokens = ",".join(str(5 + 7 * i % 4000) for i in range(context))
         return watched(["snapshot", "save", self.model, os.path.join(self.folder.name, "s"), "--tokens", tokens, *options], limit)
 
+    @without_sanitizer
     def test_what_is_resident_stays_below_the_plan_and_near_it(self):
         for context, options in ((64, []), (200, ["--ple", "ram"]), (300, ["--chunk", "256", "--kv", "f32"]),
                                  (100, ["--chunk", "16", "--ple-memory-mb", "8", "--threads", "1"]), (130, ["--threads", "6"])):
@@ -136,6 +138,7 @@ class Truth(unittest.TestCase):
             self.assertLessEqual(resident, total, options)
             self.assertGreaterEqual(resident, 0.9 * total - 32 * MIB, options)
 
+    @without_sanitizer
     def test_under_the_smallest_limit_that_the_plan_takes_it_runs(self):
         """ulimit -v: what the plan says fits does, and a little less is refused with the numbers, by name."""
         context, options = 128, ["--ctx", "128", "--threads", "2"]
@@ -151,6 +154,7 @@ class Truth(unittest.TestCase):
         self.assertIn("may be used (ulimit -v)", errors)
         self.assertLess(resident, 64 * MIB, "it was refused before it took any")
 
+    @without_sanitizer
     def test_memory_that_is_not_there_after_all_is_an_error(self):
         """A budget that the machine does not have is believed; the system then refuses."""
         plan = plan_of(self.model, "--ctx", "256")
@@ -159,6 +163,7 @@ class Truth(unittest.TestCase):
             self.assertEqual(code, 1, errors)
             self.assertIn("memory", errors.splitlines()[-1])
 
+    @without_sanitizer
     def test_a_server_with_its_sessions_filled_stays_below_its_plan(self):
         options = ["--ctx", "256", "--parallel", "3", "--cached", "2", "--memory-mb", "4000"]
         with Server(*options, model=self.model) as server:

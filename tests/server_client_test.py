@@ -15,6 +15,7 @@ import urllib.request
 
 import openai
 
+from sanitizer import without_sanitizer
 from server import EVROS, Server, TINY
 
 STORY = [{"role": "user", "content": "Tell me a story about a little fox."}]
@@ -339,6 +340,7 @@ class Safety(unittest.TestCase):
             Server("--host", "0.0.0.0")
         self.assertIn("--insecure", str(refused.exception))
 
+    @without_sanitizer
     def test_too_little_memory_for_threads_is_a_sentence_and_no_crash(self):
         served = 0
         for kilobytes in range(180000, 340000, 6000):  # the plan refuses; then threads, with their stacks of 8 MiB, may be
