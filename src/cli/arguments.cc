@@ -259,6 +259,20 @@ void add_perplexity(CLI::App& root, PerplexityArguments& a) {
   app.add_flag("-q,--quiet", a.quiet, "no progress");
 }
 
+void add_imatrix(CLI::App& root, ImatrixArguments& a) {
+  CLI::App& app =
+      *root.add_subcommand("imatrix", "which columns of the weights matter on a text, for convert --imatrix");
+  app.footer("Runs on the CPU alone. The file has the GGUF format of llama.cpp's tool of this name.");
+  add_model(app, a.model);
+  app.remove_option(app.get_option("--ctx"));
+  app.add_option("-f,--file", a.file, "the text (without it: from standard input)")->check(not_empty());
+  app.add_option("-o,--out", a.out, "the GGUF file to write")->required()->check(not_empty());
+  app.add_option("--ctx", a.window, "tokens of a window; each begins anew")
+      ->capture_default_str()
+      ->transform(number<int64_t>(1, std::numeric_limits<int32_t>::max()));
+  app.add_flag("-q,--quiet", a.quiet, "no progress");
+}
+
 void add_verify(CLI::App& root, VerifyArguments& a) {
   CLI::App& app = *root.add_subcommand("verify", "prove on this model and machine that histories have one set of bits");
   add_model(app, a.model);
@@ -376,6 +390,7 @@ Arguments parse(int argc, char** argv) {
   TraceArguments trace_arguments;
   BenchArguments bench_arguments;
   PerplexityArguments perplexity_arguments;
+  ImatrixArguments imatrix_arguments;
   VerifyArguments verify_arguments;
   SnapshotArguments snapshot_arguments;
   ServeArguments serve_arguments;
@@ -387,6 +402,7 @@ Arguments parse(int argc, char** argv) {
   add_trace(app, trace_arguments);
   add_bench(app, bench_arguments);
   add_perplexity(app, perplexity_arguments);
+  add_imatrix(app, imatrix_arguments);
   add_verify(app, verify_arguments);
   add_snapshot(app, snapshot_arguments);
   add_serve(app, serve_arguments);
@@ -406,6 +422,7 @@ Arguments parse(int argc, char** argv) {
   if (app.got_subcommand("synth")) return synth_arguments;
   if (app.got_subcommand("bench")) return bench_arguments;
   if (app.got_subcommand("perplexity")) return perplexity_arguments;
+  if (app.got_subcommand("imatrix")) return imatrix_arguments;
   if (app.got_subcommand("verify")) return verify_arguments;
   if (app.got_subcommand("snapshot")) return snapshot_arguments;
   if (app.got_subcommand("serve")) return serve_arguments;

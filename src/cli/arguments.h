@@ -56,7 +56,7 @@ struct TokenizeArguments {
 };
 
 struct ConvertArguments {
-  std::string from, to, type = "q8_0", table_type, name;
+  std::string from, to, type = "q8_0", table_type, name, imatrix;
   bool no_mtp = false, resume = false, quiet = false;
   int threads = 0;
 };
@@ -93,6 +93,13 @@ struct PerplexityArguments {
   std::string file, save_logits, kld;
   int64_t window = 512, stride = 0;  // 0: half a window
   bool json = false, quiet = false;
+};
+
+struct ImatrixArguments {
+  ModelArguments model;
+  std::string file, out;
+  int64_t window = 512;  // tokens
+  bool quiet = false;
 };
 
 struct VerifyArguments {
@@ -132,8 +139,8 @@ struct Exit {
 };
 
 using Arguments = std::variant<Exit, RunArguments, InspectArguments, TokenizeArguments, ConvertArguments,
-                               SynthArguments, TraceArguments, BenchArguments, PerplexityArguments, VerifyArguments,
-                               SnapshotArguments, ServeArguments>;
+                               SynthArguments, TraceArguments, BenchArguments, PerplexityArguments, ImatrixArguments,
+                               VerifyArguments, SnapshotArguments, ServeArguments>;
 
 Arguments parse(int argc, char** argv);
 
@@ -145,6 +152,7 @@ int synth(const SynthArguments& arguments);
 int trace(const TraceArguments& arguments);
 int bench(const BenchArguments& arguments);
 int perplexity(const PerplexityArguments& arguments);
+int imatrix(const ImatrixArguments& arguments);
 int verify(const VerifyArguments& arguments);
 int snapshot(const SnapshotArguments& arguments);
 int serve(const ServeArguments& arguments);

@@ -22,6 +22,7 @@ struct Dispatch {
   int operator()(const TraceArguments& a) const { return trace(a); }
   int operator()(const BenchArguments& a) const { return bench(a); }
   int operator()(const PerplexityArguments& a) const { return perplexity(a); }
+  int operator()(const ImatrixArguments& a) const { return imatrix(a); }
   int operator()(const VerifyArguments& a) const { return verify(a); }
   int operator()(const SnapshotArguments& a) const { return snapshot(a); }
   int operator()(const ServeArguments& a) const { return serve(a); }
