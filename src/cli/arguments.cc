@@ -163,6 +163,11 @@ void add_convert(CLI::App& root, ConvertArguments& a) {
                  "q5_k, q8_0 with q6_k, "
                  "else that of --type)")
       ->transform(one_of({"f32", "f16", "bf16", "q8_0", "q5_1", "q4_0", "iq4_nl"}));
+  app.add_option(
+         "--imatrix", a.imatrix,
+         "weigh the columns of the weights by this file of evros imatrix (or llama.cpp's, as GGUF); q4_k, q5_k and "
+         "q6_k do, the other types ignore it")
+      ->check(not_empty());
   app.add_option("--name", a.name, "general.name of the new file");
   app.add_option("--threads", a.threads, "threads (default: one per core)")->transform(number(1, 1024));
   app.add_flag("--no-mtp", a.no_mtp, "leave the draft head out");

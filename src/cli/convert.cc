@@ -10,16 +10,27 @@
 #include "cli/progress_bar.h"
 
 namespace evros::cli {
+namespace {
+
+void print_importance(const ops::ImportanceUse& use) {
+  std::printf("importance matrix: %s weighted, %llu without an entry; %s that no token reached, quantised without it\n",
+              counted(use.weighted, "tensor").c_str(), static_cast<unsigned long long>(use.missing),
+              counted(use.unreached, "expert").c_str());
+}
+
+}  // namespace
 
 int convert(const ConvertArguments& a) {
   const auto type = format::type_by_name(a.type);
   CHECK(type.has_value());  // arguments.cc knows the names
-  const ops::ConvertOptions options{*type, a.name, !a.no_mtp, format::type_by_name(a.table_type), a.threads, a.resume};
+  const ops::ConvertOptions options{*type,     a.name,   !a.no_mtp, format::type_by_name(a.table_type),
+                                    a.threads, a.resume, a.imatrix};
   const auto done = [&] {
     ProgressBar bar("converting", a.quiet);
     return ops::convert(io::real_io(), a.from, a.to, options, bar.progress());
   }();
   if (!done.ok()) return fail(done.error());
+  if (!a.quiet && !a.imatrix.empty()) print_importance(done->importance);
   if (!a.quiet) {
     std::printf("%s: %llu tensors, %s from %s\n", a.to.c_str(), static_cast<unsigned long long>(done->tensors),
                 human_bytes(done->bytes_written).c_str(), human_bytes(done->bytes_read).c_str());

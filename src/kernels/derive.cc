@@ -26,6 +26,19 @@ void encode(std::span<const float> in, std::byte* out) {
 }
 
 template <typename Codec>
+concept WeighsColumns = requires(const float* in, std::byte* out) {
+  Codec::encode(in, out, in);
+};
+
+template <WeighsColumns Codec>
+void encode(std::span<const float> rows, std::span<const float> columns, std::byte* out) {
+  CHECK(columns.size() % Codec::kBlock == 0 && rows.size() % columns.size() == 0);
+  for (size_t i = 0; i < rows.size(); i += Codec::kBlock, out += Codec::kBytes) {
+    Codec::encode(rows.data() + i, out, columns.data() + i % columns.size());
+  }
+}
+
+template <typename Codec>
 bool finite(std::span<const std::byte> rows) {
   CHECK(rows.size() % Codec::kBytes == 0);
   for (size_t i = 0; i < rows.size(); i += Codec::kBytes) {
@@ -51,6 +64,20 @@ void quantize_weights(format::TensorType type, std::span<const float> in, std::b
   CHECK(can_quantize(type));
   with_codec(type, [&]<typename Codec>() {
     if constexpr (Encodes<Codec>) encode<Codec>(in, out);
+  });
+}
+
+bool weighs_columns(format::TensorType type) {
+  bool weighs = false;
+  find_codec(type, [&]<typename Codec>() { weighs = WeighsColumns<Codec>; });
+  return weighs;
+}
+
+void quantize_weights(format::TensorType type, std::span<const float> rows, std::span<const float> columns,
+                      std::byte* out) {
+  CHECK(weighs_columns(type));
+  with_codec(type, [&]<typename Codec>() {
+    if constexpr (WeighsColumns<Codec>) encode<Codec>(rows, columns, out);
   });
 }
 

@@ -20,6 +20,14 @@ bool can_quantize(format::TensorType type);
 /// gguf, q4_k, q5_k, q6_k and iq4_nl by searches of our own (kernels/codec/search.h). out has row_bytes(type, in.size()).
 void quantize_weights(format::TensorType type, std::span<const float> in, std::byte* out);
 
+/// Do the fits of this type weigh columns: q4_k, q5_k and q6_k?
+bool weighs_columns(format::TensorType type);
+
+/// Quantises whole rows of columns.size() elements to a type that weighs_columns(), with least error where each element's square
+/// counts columns[its column] times. The weights are finite and above 0, best around 1.
+void quantize_weights(format::TensorType type, std::span<const float> rows, std::span<const float> columns,
+                      std::byte* out);
+
 /// False when a block of whole rows holds an infinite or NaN number or scale; such a file is refused at load.
 bool scales_finite(format::TensorType type, std::span<const std::byte> rows);
 

@@ -217,10 +217,11 @@ Status set_keys(io::Io& io, const format::ModelFile& source, const ConvertOption
 class TensorCopier {
  public:
   TensorCopier(const format::ModelFile& source, format::GgufWriter& writer, const Progress& progress, uint64_t total,
-               const ConvertOptions& options)
+               const ConvertOptions& options, const ColumnWeights& importance)
       : source_(source),
         writer_(writer),
         progress_(progress),
+        importance_(importance),
         pool_(device::thread_count(options.threads)),
         resumable_(options.resume),
         total_(total) {}
@@ -232,11 +233,12 @@ class TensorCopier {
     const uint64_t row_in = format::row_bytes(tensor.type, tensor.ne[0]);
     const uint64_t row_out = format::row_bytes(planned.type, tensor.ne[0]);
     done_ += offset / row_out * row_in;
+    columns_ = kernels::weighs_columns(planned.type) ? importance_.of(tensor) : std::vector<std::vector<float>>{};
     for (uint64_t row = offset / row_out; row < tensor.rows(); row += step) {
       const uint64_t rows = std::min(step, tensor.rows() - row);
       stored_.resize(rows * row_in);
       EVROS_TRY(source_.read(tensor, row * row_in, stored_));
-      EVROS_TRY(encode(planned, rows, row_in, row_out));
+      EVROS_TRY(encode(planned, row, rows, row_in, row_out));
       EVROS_TRY(writer_.write(number, row * row_out, is_copied(planned) ? stored_ : encoded_));
       done_ += stored_.size();
       report(progress_, done_, total_);
@@ -260,8 +262,9 @@ class TensorCopier {
     return planned.type == planned.source->type && planned.source->derive == format::Derive::none;
   }
 
-  /// Checks `stored_` and, when it is not copied, makes `encoded_` from it, every thread some of the rows.
-  Status encode(const Planned& planned, uint64_t rows, uint64_t row_in, uint64_t row_out) {
+  /// Checks `stored_` and, when it is not copied, makes `encoded_` from it, every thread some of the rows,
+  /// of which the first is the tensor's row `top`.
+  Status encode(const Planned& planned, uint64_t top, uint64_t rows, uint64_t row_in, uint64_t row_out) {
     const Tensor& tensor = *planned.source;
     encoded_.resize(is_copied(planned) ? 0 : rows * row_out);
     values_.resize(is_copied(planned) ? 0 : rows * tensor.ne[0]);
@@ -276,13 +279,26 @@ class TensorCopier {
       if (tensor.derive == format::Derive::plus_one) kernels::plus_one(values);
       if (tensor.derive == format::Derive::neg_exp) kernels::neg_exp(values);
       const auto out = std::span(encoded_).subspan(first * row_out, count * row_out);
-      kernels::quantize_weights(planned.type, values, out.data());
+      quantise(planned, top + first, values, out.data());
       if (!kernels::scales_finite(planned.type, out)) encoded_finite = false;
     });
     if (!stored_finite) return bad(tensor, "holds a value or scale that is NaN or infinite");
     if (!encoded_finite)
       return bad(tensor, cat("holds a value that is too large for ", format::type_info(planned.type).name));
     return {};
+  }
+
+  /// Rows of a tensor from row `row` on, by the column weights of their experts where there are some.
+  void quantise(const Planned& planned, uint64_t row, std::span<const float> values, std::byte* out) const {
+    if (columns_.empty()) return kernels::quantize_weights(planned.type, values, out);
+    const uint64_t width = planned.source->ne[0], row_out = format::row_bytes(planned.type, width);
+    for (size_t at = 0; at < values.size(); at += width, ++row, out += row_out) {
+      const std::vector<float>& columns = columns_[row / planned.source->ne[1]];
+      if (columns.empty())
+        kernels::quantize_weights(planned.type, values.subspan(at, width), out);
+      else
+        kernels::quantize_weights(planned.type, values.subspan(at, width), columns, out);
+    }
   }
 
   Error bad(const Tensor& tensor, std::string_view what) const {
@@ -292,6 +308,8 @@ class TensorCopier {
   const format::ModelFile& source_;
   format::GgufWriter& writer_;
   const Progress& progress_;
+  const ColumnWeights& importance_;
+  std::vector<std::vector<float>> columns_;  // of the tensor that is being copied, by expert
   device::Pool pool_;
   const bool resumable_;
   uint64_t total_, done_ = 0, unnoted_ = 0;
@@ -299,9 +317,9 @@ class TensorCopier {
   std::vector<float> values_;
 };
 
-/// Names and sizes of the source's files: what a stopped conversion is gone on with for.
-Result<std::string> describe_source(io::Io& io, const format::ModelFile& source) {
-  std::string text;
+/// Names and sizes of the source's files, and the importance matrix: what a stopped conversion is gone on with for.
+Result<std::string> describe_source(io::Io& io, const format::ModelFile& source, const ColumnWeights& importance) {
+  std::string text = importance.identity();
   for (const std::string& path : source.files()) {
     EVROS_ASSIGN(const std::unique_ptr<io::File> file, io.open(path));
     text += cat(path, ' ', file->size(), '\n');
@@ -316,21 +334,25 @@ Result<ConvertSummary> convert(io::Io& io, const std::string& from, const std::s
   EVROS_ASSIGN(const std::unique_ptr<format::ModelFile> source, format::open_model(io, from));
   EVROS_TRY(check_request(io, *source, to, options));
   EVROS_ASSIGN(const std::vector<Planned> planned, plan_tensors(*source, options));
+  EVROS_ASSIGN(const ColumnWeights importance, ColumnWeights::load(io, options.imatrix));
   format::GgufWriter writer(io, to);
   EVROS_TRY(set_keys(io, *source, options, writer));
+  importance.set_keys(writer);
   ConvertSummary summary;
   for (const Planned& p : planned) {
+    EVROS_TRY(importance.check(*p.source));
+    if (kernels::weighs_columns(p.type) && p.type != p.source->type) importance.count(*p.source, summary.importance);
     writer.add({p.source->name, p.type, p.source->ne, p.source->dims});
     summary.bytes_read += p.source->bytes();
   }
   format::GgufMark mark;
   if (options.resume) {
-    EVROS_ASSIGN(const std::string files, describe_source(io, *source));
+    EVROS_ASSIGN(const std::string files, describe_source(io, *source, importance));
     EVROS_ASSIGN(mark, writer.resume(files));
   } else {
     EVROS_TRY(writer.begin());
   }
-  TensorCopier copier(*source, writer, progress, summary.bytes_read, options);
+  TensorCopier copier(*source, writer, progress, summary.bytes_read, options, importance);
   for (size_t i = 0; i < planned.size(); ++i) {
     if (i < mark.number) {
       copier.skip(planned[i]);

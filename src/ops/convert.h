@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "format/tensor_type.h"
 #include "io/io.h"
+#include "ops/column_weights.h"
 
 namespace evros::ops {
 
@@ -28,10 +29,14 @@ struct ConvertOptions {
   /// Go on with TO.partial, if an earlier call with the same source and the same options but `threads` was stopped, and keep it when this
   /// one is. The source is known by the names and sizes of its files: it must not change in between.
   bool resume = false;
+  /// A file of format/importance.h, or none: the fits of q4_k, q5_k and q6_k weigh each column by the mean of its squared inputs.
+  /// Other types do not look at it.
+  std::string imatrix = {};
 };
 
 struct ConvertSummary {
   uint64_t tensors = 0, bytes_read = 0, bytes_written = 0;
+  ImportanceUse importance;  // with ConvertOptions::imatrix
 };
 
 /// Reads `from` as format::open_model does and writes `to`, which must end in ".gguf". Derivations (1 + w, -exp(A_log))
@@ -44,7 +49,8 @@ struct ConvertSummary {
 /// grows under another name, is flushed and renamed; on failure nothing is left (but see `resume`) and an older `to` is
 /// untouched. Progress counts bytes read, those of an earlier call included.
 ///
-/// Errors: those of open_model; Code::invalid_argument for a type or path that has no meaning; Code::unsupported for
+/// Errors: those of open_model and read_importance; Code::invalid_argument for a type or path that has no meaning, and for an
+/// importance matrix of another shape, tensor and sizes in the sentence; Code::unsupported for
 /// what cannot be expressed or decoded, every tensor concerned in one sentence; Code::bad_file for a value that is NaN,
 /// infinite or too large for its new type.
 Result<ConvertSummary> convert(io::Io& io, const std::string& from, const std::string& to,

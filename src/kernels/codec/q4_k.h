@@ -41,9 +41,9 @@ struct Q4_K {
     return (load_u16(block) & 0x7c00u) != 0x7c00u && (load_u16(block + 2) & 0x7c00u) != 0x7c00u;
   }
 
-  /// By the search of AffineBlock.
-  static void encode(const float* in, std::byte* block) {
-    const AffineBlock<15> fit(in);
+  /// By the search of AffineBlock; `columns`: what each element weighs, or null.
+  static void encode(const float* in, std::byte* block, const float* columns = nullptr) {
+    const AffineBlock<15> fit(in, columns);
     __builtin_memset(block, 0, kBytes);
     fit.write_head(block);
     for (int g = 0; g < kGroups; g += 2) {

@@ -34,11 +34,11 @@ struct Q6_K {
   static EVROS_INLINE bool finite(const std::byte* block) { return (load_u16(block + kScale) & 0x7c00u) != 0x7c00u; }
 
   /// Per group the scale of least weighted squared error, of either sign because 64 levels reach one further below than
-  /// above; then rounded to eight bits of the block's largest.
-  static void encode(const float* in, std::byte* block) {
+  /// above; then rounded to eight bits of the block's largest. `columns`: what each element weighs, or null.
+  static void encode(const float* in, std::byte* block, const float* columns = nullptr) {
     float scale[kGroups], extreme = 0.0f;
     for (int g = 0; g < kGroups; ++g) {
-      scale[g] = fit_signed(in + g * kGroup);
+      scale[g] = fit_signed(in + g * kGroup, columns == nullptr ? nullptr : columns + g * kGroup);
       extreme = abs(scale[g]) > abs(extreme) ? scale[g] : extreme;
     }
     const uint16_t bits = f32_to_f16(extreme / -128.0f);

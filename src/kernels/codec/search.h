@@ -1,5 +1,6 @@
 // What the quantisers of formats with scales of scales share: fits of least weighted squared error to one group. An element
-// weighs its group's root mean square plus its own magnitude: large weights matter more, small ones not nothing.
+// weighs what its column does, where an importance matrix says that; else its group's root mean square plus its own
+// magnitude: large weights matter more, small ones not nothing.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +36,12 @@ EVROS_INLINE float inverse_or_zero(float scale) { return scale > 0.0f ? 1.0f / s
 template <int kGroup>
 struct ElementWeights {
   float w[kGroup];
-  explicit ElementWeights(const float* x) {
+  /// `columns`: what each element weighs, or null.
+  explicit ElementWeights(const float* x, const float* columns = nullptr) {
+    if (columns != nullptr) {
+      for (int i = 0; i < kGroup; ++i) w[i] = columns[i];
+      return;
+    }
     float squares = 0.0f;
     for (int i = 0; i < kGroup; ++i) squares += x[i] * x[i];
     const float mean = sqrt(squares / static_cast<float>(kGroup));
@@ -77,7 +83,7 @@ inline AffineFit solve_affine(const float* x, const float* w, const int32_t* q) 
 /// Searches around the group's range: levels from a slightly narrower or wider grid, then the best scale and minimum for
 /// these levels.
 template <int32_t kTop>
-inline AffineFit fit_affine(const float* x) {
+inline AffineFit fit_affine(const float* x, const float* columns) {
   constexpr int kTries = 16;
   float low = 0.0f, high = x[0];
   for (int i = 0; i < kAffineGroup; ++i) {
@@ -85,7 +91,7 @@ inline AffineFit fit_affine(const float* x) {
     high = x[i] > high ? x[i] : high;
   }
   if (!(high > low)) return {0.0f, -low};
-  const ElementWeights<kAffineGroup> weights(x);
+  const ElementWeights<kAffineGroup> weights(x, columns);
   AffineFit best{(high - low) / static_cast<float>(kTop), -low};
   float best_error = affine_error<kTop>(x, weights.w, best.scale, best.minimum);
   for (int t = 0; t < kTries; ++t) {
@@ -108,17 +114,19 @@ class AffineBlock {
  public:
   static constexpr int kGroups = 8;
 
-  explicit AffineBlock(const float* in) {
+  /// `columns`: what each of the 256 elements weighs, or null.
+  AffineBlock(const float* in, const float* columns) {
+    const auto of_group = [&](int g) { return columns == nullptr ? nullptr : columns + g * kAffineGroup; };
     AffineFit fit[kGroups];
     float top_scale = 0.0f, top_minimum = 0.0f;
     for (int g = 0; g < kGroups; ++g) {
-      fit[g] = fit_affine<kTop>(in + g * kAffineGroup);
+      fit[g] = fit_affine<kTop>(in + g * kAffineGroup, of_group(g));
       top_scale = fit[g].scale > top_scale ? fit[g].scale : top_scale;
       top_minimum = fit[g].minimum > top_minimum ? fit[g].minimum : top_minimum;
     }
     d_bits_ = f32_to_f16(top_scale / 63.0f);
     dmin_bits_ = f32_to_f16(top_minimum / 63.0f);
-    for (int g = 0; g < kGroups; ++g) quantise(g, in + g * kAffineGroup, fit[g]);
+    for (int g = 0; g < kGroups; ++g) quantise(g, in + g * kAffineGroup, of_group(g), fit[g]);
   }
 
   uint32_t level(int g, int i) const { return level_[g * kAffineGroup + i]; }
@@ -144,10 +152,10 @@ class AffineBlock {
   }
 
  private:
-  void quantise(int g, const float* in, const AffineFit& fit) {
+  void quantise(int g, const float* in, const float* columns, const AffineFit& fit) {
     const float d = f16_to_f32(d_bits_), dmin = f16_to_f32(dmin_bits_);
     int32_t scale = step_of(fit.scale, d), minimum = step_of(fit.minimum, dmin);
-    improve(in, d, dmin, scale, minimum);
+    improve(in, columns, d, dmin, scale, minimum);
     scale_[g] = static_cast<uint8_t>(scale);
     minimum_[g] = static_cast<uint8_t>(minimum);
     const float inverse = inverse_or_zero(d * static_cast<float>(scale)), low = dmin * static_cast<float>(minimum);
@@ -161,8 +169,8 @@ class AffineBlock {
   }
 
   /// Tries the neighbours of both steps.
-  static void improve(const float* in, float d, float dmin, int32_t& scale, int32_t& minimum) {
-    const ElementWeights<kAffineGroup> weights(in);
+  static void improve(const float* in, const float* columns, float d, float dmin, int32_t& scale, int32_t& minimum) {
+    const ElementWeights<kAffineGroup> weights(in, columns);
     const int32_t scale_from = scale, minimum_from = minimum;
     float best = affine_error<kTop>(in, weights.w, d * static_cast<float>(scale), dmin * static_cast<float>(minimum));
     for (int32_t s = scale_from - 1; s <= scale_from + 1; ++s) {
@@ -182,14 +190,14 @@ class AffineBlock {
   uint8_t level_[kGroups * kAffineGroup];
 };
 
-/// x ~ scale * q, q in [-32, 31], for a group of 16; 0 for a group of zeros. For levels q the best scale leaves the error
+/// x ~ scale * q, q in [-32, 31], for a group of 16; 0 for a group of zeros; columns as above. For levels q the best scale leaves the error
 /// sum w x x - (sum w q x)^2 / sum w q q, so the largest quotient wins.
-inline float fit_signed(const float* x) {
+inline float fit_signed(const float* x, const float* columns) {
   constexpr int kTries = 17;
   float extreme = 0.0f;
   for (int i = 0; i < kSignedGroup; ++i) extreme = abs(x[i]) > abs(extreme) ? x[i] : extreme;
   if (extreme == 0.0f) return 0.0f;
-  const ElementWeights<kSignedGroup> weights(x);
+  const ElementWeights<kSignedGroup> weights(x, columns);
   float best = extreme / -32.0f, best_gain = 0.0f;
   for (int t = 0; t < kTries; ++t) {
     const float inverse = (-31.2f - 0.1f * static_cast<float>(t)) / extreme;
