@@ -398,11 +398,12 @@ BAD_VALUES = [
                             ("--sequences", ["", "0"], ["1 to 1024"]), ("--budget", ["", "0", "nan"], ["number from"]), ("--plot", [""], ["empty"])]),
     (["perplexity", "{gguf}", "-f", "x"], [("--ctx", ["", "1", "x"], ["whole number from 2"]), ("--stride", ["", "0"], ["whole number from 1"]),
                                            ("--kld", [""], ["empty"]), ("--save-logits", [""], ["empty"])]),
+    (["imatrix", "{gguf}", "-f", "x", "-o", "{scratch}/o.gguf"], [("--ctx", ["", "0", "x"], ["whole number from 1"]), ("--file", [""], ["empty"])]),
     (["synth", "{scratch}/o"], [("--layers", ["", "1", "1025"], ["2 to 1024"]), ("--experts", ["", "9"], ["10 to 65536"]),
                                 ("--vocab", ["", "1023"], ["1024 to 1048576"]), ("--table-rows", ["", "1023"], ["1024 to 320001536"]),
                                 ("--type", ["", "q9"], ["mix"])]),
     (["verify", "{gguf}"], [("--budget", ["", "0", "-1", "nan"], ["number from"]), ("--seed", ["", "-1"], ["whole number"])]),
-    (["convert", "{hf}", "{scratch}/o.gguf"], [("--type", ["", "q9"], ["f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, q4_0, iq4_nl"])]),
+    (["convert", "{hf}", "{scratch}/o.gguf"], [("--type", ["", "q9"], ["f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, q4_0, iq4_nl"]), ("--imatrix", [""], ["empty"])]),
 ]
 
 BAD_USAGE = {
@@ -417,6 +418,7 @@ BAD_USAGE = {
     "convert_to_an_empty_name": (["convert", "{gguf}", ""], ["TO", "empty"]),
     "synth_of_holes_with_chosen_layers": (["synth", "x", "--sparse", "--layers", "4"], ["--layers", "--sparse", "together"]),
     "perplexity_that_saves_and_compares": (["perplexity", "-f", "x", "--kld", "a", "--save-logits", "b"], ["--kld", "--save-logits", "together"]),
+    "imatrix_without_a_target": (["imatrix", "{gguf}", "-f", "x"], ["--out"]),
     "bench_as_json_and_csv": (["bench", "--json", "--csv"], ["--json", "--csv", "together"]),
     "bench_stages_of_contexts": (["bench", "--stages", "--contexts", "512"], ["--contexts", "--stages", "together"]),
     "synth_to_an_empty_name": (["synth", "", "--sparse"], ["TO", "empty"]),

@@ -23,8 +23,8 @@ void quantize_weights(format::TensorType type, std::span<const float> in, std::b
 /// Do the fits of this type weigh columns: q4_k, q5_k and q6_k?
 bool weighs_columns(format::TensorType type);
 
-/// Quantises whole rows of columns.size() elements to a type that weighs_columns(), with least error where each element's square
-/// counts columns[its column] times. The weights are finite and above 0, best around 1.
+/// Quantises whole rows of columns.size() elements to a type that weighs_columns(): in the error that its search makes small,
+/// an element counts columns[its column] times what it counts without them. The weights are finite and above 0, best around 1.
 void quantize_weights(format::TensorType type, std::span<const float> rows, std::span<const float> columns,
                       std::byte* out);
 

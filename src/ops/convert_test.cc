@@ -12,6 +12,7 @@
 #include "engine/text_kit.h"
 #include "format/gguf.h"
 #include "format/gguf_writer.h"
+#include "format/importance.h"
 #include "format/random_checkpoint.h"
 #include "io/memory_io.h"
 #include "ops/test_model_files.h"
@@ -494,6 +495,26 @@ TEST(Convert, DoesNotGoOnWithOtherWorkOrFromATornMark) {
     partial[partial.size() - from_end] ^= 1;
     r.memory.put("out/m.gguf.partial", partial);
     EXPECT_GE(r.go_on(), steps) << from_end;
+    EXPECT_EQ(r.memory.get("out/m.gguf"), r.wanted());
+  }
+}
+
+TEST(Convert, DoesNotGoOnUnderAnotherImportanceMatrix) {
+  const auto prepare = [](Resumable& r, float sum) {
+    r.options.imatrix = "matrix.gguf";
+    const Status written = format::write_importance(r.memory, "matrix.gguf", {{}, 1, 1, {{"m", {1, {sum}, {1}}}}});
+    ASSERT_TRUE(written.ok()) << written.error().message;
+  };
+  Resumable whole;
+  prepare(whole, 1);
+  const int64_t steps = whole.stop_at(-1);
+  for (const float sum : {1.0f, 2.0f}) {
+    Resumable r;
+    prepare(r, 1);
+    r.stop_at(steps * 3 / 4);
+    prepare(r, sum);
+    const int64_t left = r.go_on();
+    EXPECT_EQ(left < steps, sum == 1) << sum;
     EXPECT_EQ(r.memory.get("out/m.gguf"), r.wanted());
   }
 }

@@ -41,7 +41,7 @@ struct Q4_K {
     return (load_u16(block) & 0x7c00u) != 0x7c00u && (load_u16(block + 2) & 0x7c00u) != 0x7c00u;
   }
 
-  /// By the search of AffineBlock; `columns`: what each element weighs, or null.
+  /// By the search of AffineBlock; `columns`: what the column of each element weighs, or null.
   static void encode(const float* in, std::byte* block, const float* columns = nullptr) {
     const AffineBlock<15> fit(in, columns);
     __builtin_memset(block, 0, kBytes);

@@ -26,7 +26,7 @@ struct Q5_K : GroupCodec<Q5_K> {
   }
   static EVROS_INLINE bool finite(const std::byte* block) { return are_finite_halves(load_u32(block)); }
 
-  /// By the search of AffineBlock; `columns`: what each element weighs, or null.
+  /// By the search of AffineBlock; `columns`: what the column of each element weighs, or null.
   static void encode(const float* in, std::byte* block, const float* columns = nullptr) {
     const AffineBlock<31> fit(in, columns);
     __builtin_memset(block, 0, kBytes);

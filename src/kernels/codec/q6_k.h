@@ -34,7 +34,7 @@ struct Q6_K {
   static EVROS_INLINE bool finite(const std::byte* block) { return (load_u16(block + kScale) & 0x7c00u) != 0x7c00u; }
 
   /// Per group the scale of least weighted squared error, of either sign because 64 levels reach one further below than
-  /// above; then rounded to eight bits of the block's largest. `columns`: what each element weighs, or null.
+  /// above; then rounded to eight bits of the block's largest. `columns`: what the column of each element weighs, or null.
   static void encode(const float* in, std::byte* block, const float* columns = nullptr) {
     float scale[kGroups], extreme = 0.0f;
     for (int g = 0; g < kGroups; ++g) {

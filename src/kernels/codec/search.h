@@ -1,6 +1,6 @@
 // What the quantisers of formats with scales of scales share: fits of least weighted squared error to one group. An element
-// weighs what its column does, where an importance matrix says that; else its group's root mean square plus its own
-// magnitude: large weights matter more, small ones not nothing.
+// weighs its group's root mean square plus its own magnitude (large weights matter more, small ones not nothing), times what
+// its column weighs, where an importance matrix says that.
 #pragma once
 
 #include <cstddef>
@@ -36,16 +36,13 @@ EVROS_INLINE float inverse_or_zero(float scale) { return scale > 0.0f ? 1.0f / s
 template <int kGroup>
 struct ElementWeights {
   float w[kGroup];
-  /// `columns`: what each element weighs, or null.
+  /// `columns`: what the column of each element weighs, or null.
   explicit ElementWeights(const float* x, const float* columns = nullptr) {
-    if (columns != nullptr) {
-      for (int i = 0; i < kGroup; ++i) w[i] = columns[i];
-      return;
-    }
     float squares = 0.0f;
     for (int i = 0; i < kGroup; ++i) squares += x[i] * x[i];
     const float mean = sqrt(squares / static_cast<float>(kGroup));
     for (int i = 0; i < kGroup; ++i) w[i] = mean + abs(x[i]);
+    for (int i = 0; i < kGroup && columns != nullptr; ++i) w[i] *= columns[i];
   }
 };
 
@@ -114,7 +111,7 @@ class AffineBlock {
  public:
   static constexpr int kGroups = 8;
 
-  /// `columns`: what each of the 256 elements weighs, or null.
+  /// `columns`: what the columns of the 256 elements weigh, or null.
   AffineBlock(const float* in, const float* columns) {
     const auto of_group = [&](int g) { return columns == nullptr ? nullptr : columns + g * kAffineGroup; };
     AffineFit fit[kGroups];
