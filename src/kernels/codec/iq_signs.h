@@ -21,7 +21,7 @@ EVROS_INLINE Word eight_signs(Word code) {
 /// s of seven ones, (m ^ s) + 64 - s is 64 + m for s = 0 and (127 - m) + 64 - 127 = 64 - m else; no byte overflows.
 template <typename Block, typename Word>
 EVROS_INLINE Word with_signs(Word magnitudes, Word signs) {
-  const auto ones = spread_bits<Block>(signs & Block::all(15u));
+  const auto ones = spread_bits<0>(signs);
   const auto mask = shift_left(ones, 7) - ones;
   return (magnitudes ^ mask) + Block::all(0x40404040u) - mask;
 }

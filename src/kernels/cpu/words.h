@@ -35,6 +35,16 @@ EVROS_INLINE Ints look_up_bytes(const uint8_t* table, Ints a) {
   return {_mm512_shuffle_epi8(_mm512_broadcast_i32x4(values), a.v)};
 }
 
+/// The low four bits of each word, one to a byte, each worth 1 << kShift; what stands above them does not count.
+template <int kShift>
+EVROS_INLINE Ints spread_bits(Ints a) {
+  const auto spread = [](int i) { return static_cast<int32_t>((i * 0x00204081u & 0x01010101u) << kShift); };
+  const __m512i table =
+      _mm512_setr_epi32(spread(0), spread(1), spread(2), spread(3), spread(4), spread(5), spread(6), spread(7),
+                        spread(8), spread(9), spread(10), spread(11), spread(12), spread(13), spread(14), spread(15));
+  return {_mm512_permutexvar_epi32(a.v, table)};  // by the low four bits of a
+}
+
 #else
 
 EVROS_INLINE Ints load_words(const void* p) { return {_mm256_loadu_si256(static_cast<const __m256i*>(p))}; }
@@ -55,6 +65,13 @@ EVROS_INLINE Ints look_up(const uint32_t* table, Ints index) {
 EVROS_INLINE Ints look_up_bytes(const uint8_t* table, Ints a) {
   const __m128i values = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
   return {_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(values), a.v)};
+}
+template <int kShift>
+EVROS_INLINE Ints spread_bits(Ints a) {
+  const __m256i first_byte =
+      _mm256_set_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0, 0x0c0c0c0c, 0x08080808, 0x04040404, 0);
+  const __m256i bit = _mm256_and_si256(_mm256_shuffle_epi8(a.v, first_byte), _mm256_set1_epi32(0x08040201));
+  return {_mm256_slli_epi32(_mm256_min_epu8(bit, _mm256_set1_epi8(1)), kShift)};
 }
 
 #endif
