@@ -64,6 +64,11 @@ struct RowBlock {
   static EVROS_INLINE uint32_t all(uint32_t x) { return x; }
   static EVROS_INLINE float number(float x) { return x; }
   static EVROS_INLINE uint32_t look_up(const uint32_t* table, uint32_t index) { return table[index]; }
+  /// Words 2 * index and 2 * index + 1 of the table.
+  static EVROS_INLINE void look_up_two(const uint32_t* table, uint32_t index, uint32_t& first, uint32_t& second) {
+    first = table[2 * index];
+    second = table[2 * index + 1];
+  }
   /// Every byte, below 16, replaced by the table's.
   static EVROS_INLINE uint32_t look_up_bytes(const uint8_t* table, uint32_t a) {
     return static_cast<uint32_t>(table[a & 15u]) | static_cast<uint32_t>(table[(a >> 8) & 15u]) << 8 |

@@ -106,6 +106,9 @@ struct LanesBlock {
   static EVROS_INLINE Ints all(uint32_t x) { return splat(static_cast<int32_t>(x)); }
   static EVROS_INLINE Vec number(float x) { return splat(x); }
   static EVROS_INLINE Ints look_up(const uint32_t* table, Ints index) { return kernels::look_up(table, index); }
+  static EVROS_INLINE void look_up_two(const uint32_t* table, Ints index, Ints& first, Ints& second) {
+    kernels::look_up_two(table, index, first, second);
+  }
   static EVROS_INLINE Ints look_up_bytes(const uint8_t* table, Ints a) { return kernels::look_up_bytes(table, a); }
 };
 
