@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "device/pool.h"
+#include "kernels/block_scales.h"
 #include "kernels/derive.h"
 #include "kernels/kernels.h"
 #include "kernels/layout.h"
@@ -43,8 +44,9 @@ int64_t fill(TensorType type, int64_t row_bytes) {
   std::vector<std::byte> file(size);
   if (can_quantize(type)) {
     quantize_weights(type, values, file.data());
-  } else {  // a type that is only read: any bits
+  } else {  // a type that is only read: any bits, ordinary scales
     for (std::byte& b : file) b = static_cast<std::byte>(engine() >> 8);
+    for (size_t at = 0; at < file.size(); at += format::type_info(type).block_bytes) set_scale(type, 0.01f, &file[at]);
   }
   pack_rows(type, kRows, row_bytes, file.data(), memory());
   for (int64_t i = 1; i < count; ++i) std::memcpy(memory() + i * size, memory(), size);

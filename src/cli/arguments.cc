@@ -6,6 +6,7 @@
 
 #include "cli/validators.h"
 #include "engine/engine.h"
+#include "ops/synth_random.h"
 
 namespace evros::cli {
 namespace {
@@ -194,8 +195,7 @@ void add_synth(CLI::App& root, SynthArguments& a) {
   random("--experts", a.experts, number(10, 65536), "experts a layer");
   random("--vocab", a.vocab, number(1024, 1 << 20), "tokens of the vocabulary");
   random("--table-rows", a.table_rows, number<uint64_t>(1024, 320'001'536), "rows of the n-gram table");
-  random("--type", a.type, one_of({"f32", "f16", "bf16", "q8_0", "q6_k", "q5_k", "q4_k", "q4_0", "iq4_nl", "mix"}),
-         "type of the matrices, or mix: as in a published 4-bit file");
+  random("--type", a.type, one_of(ops::random_types()), "type of the matrices, or mix: as in a published 4-bit file");
   random("--seed", a.seed, number<uint64_t>(0), "of the weights");
   app.add_option("--threads", a.threads, "threads (default: one per core)")->transform(number(1, 1024));
   app.add_flag("-q,--quiet", a.quiet, "no progress");

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "device/pool.h"
+#include "kernels/block_scales.h"
 #include "kernels/derive.h"
 #include "kernels/kernels.h"
 #include "kernels/layout.h"
@@ -252,54 +253,6 @@ inline std::vector<format::TensorType> weight_types(bool quantised_only = false)
     if (info && can_multiply(info->type) && (info->quantised || !quantised_only)) types.push_back(info->type);
   }
   return types;
-}
-
-/// Where a block of a quantised type keeps its half precision scales. IQ1_M has one in four pieces, MXFP4 and NVFP4 have bytes.
-inline std::vector<int64_t> half_scales_of(format::TensorType type) {
-  using enum format::TensorType;
-  switch (type) {
-    case q4_1:
-    case q5_1:
-    case q4_k:
-    case q5_k:
-      return {0, 2};
-    case q2_k:
-      return {80, 82};
-    case q3_k:
-      return {108};
-    case q6_k:
-      return {208};
-    case tq1_0:
-      return {52};
-    case tq2_0:
-      return {64};
-    case iq1_m:
-    case mxfp4:
-    case nvfp4:
-      return {};
-    default:
-      return {0};
-  }
-}
-
-/// Gives a block of a quantised type the scale `half()`, asked again for a second one. A byte for a scale stays near 1.
-template <typename Half>
-void set_scales(format::TensorType type, std::byte* block, const Half& half) {
-  for (const int64_t at : half_scales_of(type)) {
-    const uint16_t scale = half();
-    std::memcpy(block + at, &scale, sizeof scale);
-  }
-  if (type == format::TensorType::iq1_m) {
-    const uint16_t scale = half();
-    for (int i = 0; i < 4; ++i) {
-      std::byte& high = block[49 + 2 * i];
-      high = (high & std::byte{0x0f}) | static_cast<std::byte>((scale >> (4 * i) & 15) << 4);
-    }
-  }
-  if (type == format::TensorType::mxfp4) block[0] = static_cast<std::byte>(118 + half() % 8);
-  if (type == format::TensorType::nvfp4) {
-    for (int i = 0; i < 4; ++i) block[i] &= std::byte{0x3f};
-  }
 }
 
 /// A weight matrix of any type that can_multiply(), with the floats it stands for: normal values, or where Evros only reads

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <string>
 #include <string_view>
 
@@ -20,7 +21,7 @@ constexpr int64_t kInt8Steps = 4'000'000;
 constexpr size_t kLine = 8;  // words of a cache line
 
 /// Where results go, so that no compiler finds that nobody needs them.
-volatile uint64_t sink;
+std::atomic<uint64_t> sink;
 
 /// The sum of words [begin, end), read as kStreams runs side by side, each fetching kAhead lines ahead.
 template <size_t kStreams, size_t kAhead>
@@ -157,11 +158,11 @@ Result<MachineLimits> MachineLimits::create(io::Io& io, int threads, uint64_t bu
 double MachineLimits::read_in(size_t order, int threads) const {
   CHECK(threads == 1 || threads == threads_);
   const uint64_t start = io_->now_ns();
-  pools_[threads == 1 ? 0 : 1]->parallel(static_cast<int64_t>(buffer_bytes() / sizeof(uint64_t)),
-                                         [&](int64_t begin, int64_t end) {
-                                           const auto* words = buffer_.as<const uint64_t>();
-                                           sink = kOrders[order](words + begin, words + end);
-                                         });
+  pools_[threads == 1 ? 0 : 1]->parallel(
+      static_cast<int64_t>(buffer_bytes() / sizeof(uint64_t)), [&](int64_t begin, int64_t end) {
+        const auto* words = buffer_.as<const uint64_t>();
+        sink.store(kOrders[order](words + begin, words + end), std::memory_order_relaxed);
+      });
   return static_cast<double>(buffer_bytes()) * 1e9 / static_cast<double>(std::max<uint64_t>(io_->now_ns() - start, 1));
 }
 
@@ -174,7 +175,8 @@ double MachineLimits::int8_rate() const {
   for (int i = 0; i < 3; ++i) {
     const uint64_t start = io_->now_ns();
     pool.parallel(threads_, [&](int64_t begin, int64_t end) {
-      for (int64_t thread = begin; thread < end; ++thread) sink = kernel.run(kInt8Steps);
+      for (int64_t thread = begin; thread < end; ++thread)
+        sink.store(kernel.run(kInt8Steps), std::memory_order_relaxed);
     });
     const auto ns = static_cast<double>(std::max<uint64_t>(io_->now_ns() - start, 1));
     const double products = kernel.products_per_step * static_cast<double>(kInt8Steps) * pool.threads();

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <tuple>
 
 #include "base/rng.h"
 #include "base/str.h"
 #include "device/pool.h"
+#include "kernels/block_scales.h"
 #include "kernels/derive.h"
+#include "kernels/kernels.h"
 #include "ops/synth_text.h"
 
 namespace evros::ops {
@@ -54,13 +57,40 @@ struct Pieces {
   Pieces(TensorType type, Law law, uint64_t seed) {
     const uint64_t elements = std::max(format::type_info(type).block_elements, 32u);
     bytes = format::row_bytes(type, elements);
+    data.resize(kPieces * bytes);
+    if (kernels::can_quantize(type)) {
+      draw_values(type, law, seed, elements);
+    } else {
+      draw_blocks(type, law, seed);
+    }
+  }
+
+ private:
+  void draw_values(TensorType type, Law law, uint64_t seed, uint64_t elements) {
     std::vector<float> values(kPieces * elements);
     for (size_t i = 0; i < values.size(); ++i) {
       const double z = normal(philox({static_cast<uint32_t>(i), static_cast<uint32_t>(type), 0, 1}, key_of(seed)));
       values[i] = static_cast<float>(law.mean + law.deviation * z);
     }
-    data.resize(kPieces * bytes);
     kernels::quantize_weights(type, values, data.data());
+  }
+
+  /// Random blocks of a type that is only read, with the scale that gives the law's deviation.
+  void draw_blocks(TensorType type, Law law, uint64_t seed) {
+    const format::TypeInfo& info = format::type_info(type);
+    for (size_t i = 0; i < data.size(); i += 16) {
+      const auto bits = philox({static_cast<uint32_t>(i), static_cast<uint32_t>(type), 0, 2}, key_of(seed));
+      std::memcpy(&data[i], bits.data(), std::min<size_t>(16, data.size() - i));
+    }
+    const auto set_scales = [&](float scale) {
+      for (size_t at = 0; at < data.size(); at += info.block_bytes) kernels::set_scale(type, scale, &data[at]);
+    };
+    set_scales(1.0f);
+    std::vector<float> values(data.size() / info.block_bytes * info.block_elements);
+    kernels::dequantize(type, data.data(), values);
+    double squares = 0;
+    for (const float x : values) squares += static_cast<double>(x) * x;
+    set_scales(static_cast<float>(law.deviation / std::sqrt(squares / static_cast<double>(values.size()))));
   }
 };
 
@@ -122,7 +152,7 @@ Status check(const RandomOptions& options) {
   EVROS_TRY(at_least("tokens in the vocabulary", n(options.vocab), kSynthLeastVocab));
   EVROS_TRY(at_least("table rows", options.table_rows, 1024));
   const auto type = format::type_by_name(options.type);
-  if (options.type == "mix" || (type && kernels::can_quantize(*type))) return {};
+  if (options.type == "mix" || (type && kernels::can_multiply(*type))) return {};
   return Error{Code::invalid_argument, cat("the type ", options.type, " cannot be written")};
 }
 
@@ -145,6 +175,17 @@ bool is_prime(uint64_t n) {
 }
 
 }  // namespace
+
+std::vector<std::string> random_types() {
+  std::vector<std::string> names{"mix"};
+  for (uint32_t id = 0; id < 64; ++id) {
+    const auto info = format::type_info(id);
+    if (!info || !kernels::can_multiply(info->type)) continue;
+    names.emplace_back(info->name);
+    for (char& c : names.back()) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return names;
+}
 
 format::HyperParams random_shape(const RandomOptions& options) {
   format::HyperParams h = real_shape();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/progress.h"
 #include "base/result.h"
@@ -18,12 +19,15 @@ struct RandomOptions {
   int32_t experts = 64;             // at least 10, of which each token uses 10
   int32_t vocab = 32768;            // at least kSynthLeastVocab
   uint64_t table_rows = 1'000'000;  // of the n-gram table, at least 1024
-  /// f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, q4_0 or iq4_nl for the matrices, Q8_0 for those whose rows are no whole number of its
-  /// blocks, with a quantised table always in Q4_0. Or "mix": the types of published_type().
+  /// Any type that Evros reads for the matrices, Q8_0 for those whose rows are no whole number of its blocks, with a quantised table
+  /// always in Q4_0. Of types that it does not write, blocks are random bytes with scales of the right size. Or "mix": the types of published_type().
   std::string type = "q8_0";
   uint64_t seed = 1;
   int threads = 0;  // 0: one per core
 };
+
+/// What RandomOptions::type may be, in small letters.
+std::vector<std::string> random_types();
 
 /// The hyper-parameters: those of real_shape() but for what the options say. The heads of the n-gram table are the 16
 /// largest primes up to table_rows / 16.

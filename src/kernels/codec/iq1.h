@@ -17,10 +17,11 @@ constexpr int kIq1Offset = 9;  // grid entries are stored plus one: 8 * (entry -
 /// Elements 8j ... 8j + 7; `down`, 0 or 1, moves them down.
 template <typename Block, typename Word, typename Group>
 EVROS_INLINE void take_moved_eight(Word index, Word down, int j, Group& out) {
-  const auto first = shift_left(index, 1), move = (down - Block::all(1u)) & Block::all(0x02020202u);
-  for (int half = 0; half < 2; ++half) {
-    out.word[2 * j + half] = shift_left(Block::look_up(iq1_grid() + half, first), 3) + move;
-  }
+  const auto move = (down - Block::all(1u)) & Block::all(0x02020202u);
+  Word first, second;
+  Block::look_up_two(iq1_grid(), index, first, second);
+  out.word[2 * j] = shift_left(first, 3) + move;
+  out.word[2 * j + 1] = shift_left(second, 3) + move;
 }
 
 template <typename Block, typename Number, typename Word>

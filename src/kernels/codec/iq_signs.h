@@ -21,7 +21,7 @@ EVROS_INLINE Word eight_signs(Word code) {
 /// s of seven ones, (m ^ s) + 64 - s is 64 + m for s = 0 and (127 - m) + 64 - 127 = 64 - m else; no byte overflows.
 template <typename Block, typename Word>
 EVROS_INLINE Word with_signs(Word magnitudes, Word signs) {
-  const auto ones = spread_bits<Block>(signs & Block::all(15u));
+  const auto ones = spread_bits<0>(signs);
   const auto mask = shift_left(ones, 7) - ones;
   return (magnitudes ^ mask) + Block::all(0x40404040u) - mask;
 }
@@ -29,9 +29,10 @@ EVROS_INLINE Word with_signs(Word magnitudes, Word signs) {
 /// Entry `index` of a grid of eight as elements 8j ... 8j + 7.
 template <typename Block, typename Word, typename Group>
 EVROS_INLINE void take_eight(const uint32_t* grid, Word index, Word signs, int j, Group& out) {
-  const auto first = shift_left(index, 1);
-  out.word[2 * j] = with_signs<Block>(Block::look_up(grid, first), signs);
-  out.word[2 * j + 1] = with_signs<Block>(Block::look_up(grid + 1, first), shift_right(signs, 4));
+  Word first, second;
+  Block::look_up_two(grid, index, first, second);
+  out.word[2 * j] = with_signs<Block>(first, signs);
+  out.word[2 * j + 1] = with_signs<Block>(second, shift_right(signs, 4));
 }
 
 }  // namespace EVROS_ISA

@@ -28,6 +28,11 @@ EVROS_INLINE float low_f16(uint32_t a) { return f16_to_f32(static_cast<uint16_t>
 EVROS_INLINE float to_float(uint32_t a) { return static_cast<float>(static_cast<int32_t>(a)); }
 EVROS_INLINE float as_floats(uint32_t a) { return float_from_bits(a); }
 EVROS_INLINE float negate(float a) { return -a; }
+/// The low four bits of a, one to a byte, each worth 1 << kShift; what stands above them does not count.
+template <int kShift>
+EVROS_INLINE uint32_t spread_bits(uint32_t a) {
+  return ((a & 15u) * 0x00204081u & 0x01010101u) << kShift;  // bit i lands at 8 i, and no two sums meet
+}
 
 /// Neither infinite nor NaN, for a half in the low 16 bits.
 EVROS_INLINE bool is_finite_half(uint32_t bits) { return (bits & 0x7c00u) != 0x7c00u; }
@@ -59,6 +64,11 @@ struct RowBlock {
   static EVROS_INLINE uint32_t all(uint32_t x) { return x; }
   static EVROS_INLINE float number(float x) { return x; }
   static EVROS_INLINE uint32_t look_up(const uint32_t* table, uint32_t index) { return table[index]; }
+  /// Words 2 * index and 2 * index + 1 of the table.
+  static EVROS_INLINE void look_up_two(const uint32_t* table, uint32_t index, uint32_t& first, uint32_t& second) {
+    first = table[2 * index];
+    second = table[2 * index + 1];
+  }
   /// Every byte, below 16, replaced by the table's.
   static EVROS_INLINE uint32_t look_up_bytes(const uint8_t* table, uint32_t a) {
     return static_cast<uint32_t>(table[a & 15u]) | static_cast<uint32_t>(table[(a >> 8) & 15u]) << 8 |
@@ -126,12 +136,6 @@ EVROS_INLINE Word bits_at(Word a, int from, Word mask) {
   return shift_right(a, from) & mask;
 }
 
-/// The low four bits of every lane, one to a byte: 0 or 1.
-template <typename Block, typename Word>
-EVROS_INLINE Word spread_bits(Word a) {
-  return (a | shift_left(a, 7) | shift_left(a, 14) | shift_left(a, 21)) & Block::all(0x01010101u);
-}
-
 /// Four words of nibble pairs from word `first` on: low nibbles are the first 16 elements, high nibbles the next.
 template <typename Block, typename Group>
 EVROS_INLINE void take_nibbles(const Block& b, int64_t first, Group& out) {
@@ -150,10 +154,10 @@ EVROS_INLINE void take_nibbles_of(const uint8_t* table, const Block& b, int64_t 
 }
 
 /// Adds bit i of `high` to element i, worth 16.
-template <typename Block, typename Word, typename Group>
+template <typename Word, typename Group>
 EVROS_INLINE void add_fifth_bits(Word high, Group& out) {
   for (int w = 0; w < 8; ++w) {
-    out.word[w] = out.word[w] | shift_left(spread_bits<Block>(bits_at(high, 4 * w, Block::all(15u))), 4);
+    out.word[w] = out.word[w] | spread_bits<4>(shift_right(high, 4 * w));
   }
 }
 

@@ -40,7 +40,7 @@ struct Q5_0 : GroupCodec<Q5_0> {
   static EVROS_INLINE void group(const Block& b, int64_t, Group& out) {
     out.scale[0] = b.half();
     take_nibbles(b, 1, out);
-    add_fifth_bits<Block>(b.word(0), out);
+    add_fifth_bits(b.word(0), out);
   }
 };
 
@@ -54,7 +54,7 @@ struct Q5_1 : GroupCodec<Q5_1> {
   static EVROS_INLINE void group(const Block& b, int64_t, Group& out) {
     take_scale_and_sum(b, out);
     take_nibbles(b, 2, out);
-    add_fifth_bits<Block>(b.word(1), out);
+    add_fifth_bits(b.word(1), out);
   }
   static EVROS_INLINE bool finite(const std::byte* block) { return are_finite_halves(load_u32(block)); }
 

@@ -106,6 +106,9 @@ struct LanesBlock {
   static EVROS_INLINE Ints all(uint32_t x) { return splat(static_cast<int32_t>(x)); }
   static EVROS_INLINE Vec number(float x) { return splat(x); }
   static EVROS_INLINE Ints look_up(const uint32_t* table, Ints index) { return kernels::look_up(table, index); }
+  static EVROS_INLINE void look_up_two(const uint32_t* table, Ints index, Ints& first, Ints& second) {
+    kernels::look_up_two(table, index, first, second);
+  }
   static EVROS_INLINE Ints look_up_bytes(const uint8_t* table, Ints a) { return kernels::look_up_bytes(table, a); }
 };
 
@@ -193,11 +196,12 @@ EVROS_INLINE void with_format(format::TensorType type, const Use& use) {
     case q5_k: return use.template operator()<Direct<Q5_K>>();
     case q5_1: return use.template operator()<Direct<Q5_1>>();
     case iq4_nl: return use.template operator()<Direct<IQ4_NL>>();
+    case iq4_xs: return use.template operator()<Direct<IQ4_XS>>();
     case iq2_xxs: return use.template operator()<Direct<IQ2_XXS>>();
     case iq1_s: return use.template operator()<Direct<IQ1_S>>();
     case q4_1: return use.template operator()<Decoded<32, true>>();
     case q2_k: return use.template operator()<Decoded<16, true>>();
-    case q5_0: case iq4_xs: case iq3_xxs: case iq3_s: case tq1_0: case tq2_0: case mxfp4:
+    case q5_0: case iq3_xxs: case iq3_s: case tq1_0: case tq2_0: case mxfp4:
       return use.template operator()<Decoded<32, false>>();
     case q3_k: case iq2_xs: case iq2_s: case iq1_m: case nvfp4:
       return use.template operator()<Decoded<16, false>>();
@@ -226,7 +230,6 @@ EVROS_INLINE Decoder decoder_of(format::TensorType type) {
     case q4_1: return Decoder::of<Q4_1>();
     case q2_k: return Decoder::of<Q2_K>();
     case q5_0: return Decoder::of<Q5_0>();
-    case iq4_xs: return Decoder::of<IQ4_XS>();
     case iq3_xxs: return Decoder::of<IQ3_XXS>();
     case iq3_s: return Decoder::of<IQ3_S>();
     case tq1_0: return Decoder::of<TQ1_0>();

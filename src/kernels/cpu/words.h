@@ -29,10 +29,29 @@ EVROS_INLINE Ints load_bytes(const void* p) {
 EVROS_INLINE void store_words(void* p, Ints a) { _mm512_storeu_si512(p, a.v); }
 /// table[index], lane by lane.
 EVROS_INLINE Ints look_up(const uint32_t* table, Ints index) { return {_mm512_i32gather_epi32(index.v, table, 4)}; }
+/// Words 2 * index and 2 * index + 1: pairs are gathered, which are half as many loads.
+EVROS_INLINE void look_up_two(const uint32_t* table, Ints index, Ints& first, Ints& second) {
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+  const __m512i low = _mm512_i32gather_epi64(_mm512_castsi512_si256(index.v), table, 8);
+  const __m512i high = _mm512_i32gather_epi64(_mm512_extracti64x4_epi64(index.v, 1), table, 8);
+  first.v = _mm512_permutex2var_epi32(low, even, high);
+  second.v = _mm512_permutex2var_epi32(low, odd, high);
+}
 /// Every byte, below 16, replaced by the table's.
 EVROS_INLINE Ints look_up_bytes(const uint8_t* table, Ints a) {
   const __m128i values = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
   return {_mm512_shuffle_epi8(_mm512_broadcast_i32x4(values), a.v)};
+}
+
+/// The low four bits of each word, one to a byte, each worth 1 << kShift; what stands above them does not count.
+template <int kShift>
+EVROS_INLINE Ints spread_bits(Ints a) {
+  const auto spread = [](int i) { return static_cast<int32_t>((i * 0x00204081u & 0x01010101u) << kShift); };
+  const __m512i table =
+      _mm512_setr_epi32(spread(0), spread(1), spread(2), spread(3), spread(4), spread(5), spread(6), spread(7),
+                        spread(8), spread(9), spread(10), spread(11), spread(12), spread(13), spread(14), spread(15));
+  return {_mm512_permutexvar_epi32(a.v, table)};  // by the low four bits of a
 }
 
 #else
@@ -52,9 +71,25 @@ EVROS_INLINE void store_words(void* p, Ints a) { _mm256_storeu_si256(static_cast
 EVROS_INLINE Ints look_up(const uint32_t* table, Ints index) {
   return {_mm256_i32gather_epi32(reinterpret_cast<const int*>(table), index.v, 4)};
 }
+EVROS_INLINE void look_up_two(const uint32_t* table, Ints index, Ints& first, Ints& second) {
+  const auto* pairs = reinterpret_cast<const long long*>(table);
+  const __m256i low = _mm256_i32gather_epi64(pairs, _mm256_castsi256_si128(index.v), 8);
+  const __m256i high = _mm256_i32gather_epi64(pairs, _mm256_extracti128_si256(index.v, 1), 8);
+  // Within each half: words 0 and 2 of both, 1 and 3 of both; then the middle quarters change places.
+  const __m256 a = _mm256_castsi256_ps(low), b = _mm256_castsi256_ps(high);
+  first.v = _mm256_permute4x64_epi64(_mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88)), 0xd8);
+  second.v = _mm256_permute4x64_epi64(_mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xdd)), 0xd8);
+}
 EVROS_INLINE Ints look_up_bytes(const uint8_t* table, Ints a) {
   const __m128i values = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
   return {_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(values), a.v)};
+}
+template <int kShift>
+EVROS_INLINE Ints spread_bits(Ints a) {
+  const __m256i first_byte =
+      _mm256_set_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0, 0x0c0c0c0c, 0x08080808, 0x04040404, 0);
+  const __m256i bit = _mm256_and_si256(_mm256_shuffle_epi8(a.v, first_byte), _mm256_set1_epi32(0x08040201));
+  return {_mm256_slli_epi32(_mm256_min_epu8(bit, _mm256_set1_epi8(1)), kShift)};
 }
 
 #endif
