@@ -1,7 +1,10 @@
-"""Tests that a program with a sanitizer in it cannot take: its shadow takes terabytes of address space, and memory beside the plan."""
+"""What tests of a program with a sanitizer in it must know: it is slow, and its shadow takes terabytes of address space and memory
+beside the plan."""
 import functools
 import os
 import sys
+
+PATIENCE = 10 if os.environ.get("EVROS_SANITIZE") else 1  # times what another build is waited for
 
 
 def without_sanitizer(test):

@@ -11,6 +11,8 @@ import time
 import urllib.error
 import urllib.request
 
+from sanitizer import PATIENCE
+
 EVROS = os.environ["EVROS"]
 SOURCE = pathlib.Path(os.environ["EVROS_SOURCE_DIR"])
 TINY = SOURCE / "models" / "evros-tiny"
@@ -71,7 +73,7 @@ class Server:
         request = urllib.request.Request(self.url + path, data=data, method=method,
                                          headers={"Content-Type": "application/json", **(headers or {})})
         try:
-            with urllib.request.urlopen(request, timeout=timeout) as answer:
+            with urllib.request.urlopen(request, timeout=timeout * PATIENCE) as answer:
                 return answer.status, answer.headers, answer.read()
         except urllib.error.HTTPError as error:
             return error.code, error.headers, error.read()

@@ -266,7 +266,7 @@ class Pool(WithServer):
         ask = {"prompt": "Once upon a time", "max_tokens": 900, "ignore_eos": True, "seed": 3}
         with concurrent.futures.ThreadPoolExecutor() as pool:
             both = [pool.submit(self.server.request, "POST", "/v1/completions", ask) for _ in range(2)]
-            answers = [json.loads(answer.result(120)[2]) for answer in both]
+            answers = [json.loads(answer.result()[2]) for answer in both]
         self.assertEqual(answers[0]["choices"], answers[1]["choices"])
 
 
