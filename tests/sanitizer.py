@@ -4,7 +4,7 @@ import functools
 import os
 import sys
 
-PATIENCE = 10 if os.environ.get("EVROS_SANITIZE") else 1  # times what another build is waited for
+PATIENCE = 5 if os.environ.get("EVROS_SANITIZE") else 1  # times what another build is waited for
 
 
 def without_sanitizer(test):

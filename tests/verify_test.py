@@ -4,6 +4,8 @@ import os
 import subprocess
 import unittest
 
+from sanitizer import PATIENCE
+
 EVROS = os.environ["EVROS"]
 SOURCES = os.environ["EVROS_SOURCE_DIR"]
 BUNDLED = os.path.join(os.path.dirname(EVROS), "evros-tiny.gguf")
@@ -18,7 +20,7 @@ def verify(model, *options):
 
 class Verify(unittest.TestCase):
     def check(self, model, kv, budget, reached):
-        code, report, errors = verify(model, "--kv", kv, "--budget", str(budget))
+        code, report, errors = verify(model, "--kv", kv, "--budget", str(budget * PATIENCE))
         self.assertEqual(errors, "")
         failed = [row for row in report["checks"] if row["outcome"] == "FAILED"]
         self.assertEqual(failed, [])
