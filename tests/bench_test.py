@@ -10,6 +10,8 @@ import tempfile
 import unittest
 import xml.etree.ElementTree as ElementTree
 
+from sanitizer import PATIENCE
+
 EVROS = os.environ["EVROS"]
 SOURCES = os.environ["EVROS_SOURCE_DIR"]
 GGUF = os.path.join(os.environ["EVROS_BINARY_DIR"], "micro", "gguf", "micro-q8_0.gguf")
@@ -18,8 +20,12 @@ ONCE = ["--decode", "2", "--prompt", "8", "--rounds", "1"]
 SMALL = [*ONCE[:-1], "2"]
 
 
+# The thread sanitizer makes reading a hundred times slower: with little memory, little is read.
+LIMITS = ["--memory-mb", "400"] if "thread" in os.environ.get("EVROS_SANITIZE", "") else []
+
+
 def bench(*options):
-    return subprocess.run([EVROS, "bench", GGUF, *options], capture_output=True, text=True, timeout=300)
+    return subprocess.run([EVROS, "bench", GGUF, *LIMITS, *options], capture_output=True, text=True, timeout=300 * PATIENCE)
 
 
 class Bench(unittest.TestCase):
@@ -124,7 +130,7 @@ class Compare(unittest.TestCase):
                 out.write(FAKE.format(refuse=refuse))
             os.chmod(fake, 0o755)
             return subprocess.run([sys.executable, COMPARE, GGUF, "--evros", EVROS, "--llama-bench", fake, "--rounds", "2", "--prompt", "16",
-                                   "--decode", "2", "--json"], capture_output=True, text=True, timeout=300)
+                                   "--decode", "2", "--json"], capture_output=True, text=True, timeout=300 * PATIENCE)
 
     def test_ratios_are_those_of_the_medians(self):
         done = self.compare("")
