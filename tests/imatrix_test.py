@@ -1,28 +1,19 @@
 #!/usr/bin/env python3
 """`evros imatrix` against the NumPy model's own products, read with the gguf package; what `convert --imatrix` makes of it."""
-import json
 import os
 import re
-import subprocess
-import tempfile
 import unittest
 
 import gguf
 import numpy as np
 
 from reference import checkpoint, gguf_model, qwen4exp
+from text_case import TINY, TextCase, run
 
-EVROS = os.environ["EVROS"]
-SOURCES = os.environ["EVROS_SOURCE_DIR"]
-TINY = os.path.join(SOURCES, "models/evros-tiny")
 TEXT = "Once upon a time there was a small fox who lived near a river. Every morning she counted the stones: one, two, three. " \
        "One day a bird came and said, \"There are four.\""
 WINDOW = 16
 STEMS = {name: stem for stem, name in gguf_model.NAMES.items()}
-
-
-def run(*arguments):
-    return subprocess.run([EVROS, *arguments], capture_output=True, text=True, timeout=300)
 
 
 class Recorder(qwen4exp.Model):
@@ -83,24 +74,14 @@ def content(path):
         return file.read()
 
 
-class Imatrix(unittest.TestCase):
+class Imatrix(TextCase):
+    TEXT = TEXT
+
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.text = cls.path("text.txt")
-        with open(cls.text, "w", encoding="utf-8") as out:
-            out.write(TEXT)
-        cls.ids = [entry["id"] for entry in json.loads(run("tokenize", TINY, "--plain", "--json", "-p", TEXT).stdout)]
+        super().setUpClass()
         cls.matrix = cls.path("matrix.gguf")
         cls.measure(cls.matrix)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
-
-    @classmethod
-    def path(cls, name):
-        return os.path.join(cls.folder.name, name)
 
     @classmethod
     def measure(cls, target, *options):

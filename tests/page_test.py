@@ -162,7 +162,7 @@ class WithDouble(unittest.TestCase):
     def test_thinking_is_folded_and_counted_while_it_comes(self):
         page.begin("think")
         counts = set()
-        wait(lambda: counts.add(page.text(".thinking summary")) or len(counts) > 3, "the count grows")
+        wait(lambda: counts.add(page.text(".thinking summary")) or len(counts) > 4, "the count grows")
         self.assertTrue(all(re.fullmatch(r"(Thinking · \d+ tokens?)?", each) for each in counts), counts)
         self.assertIsNone(page.one(".thinking").get_attribute("open"))
         self.assertEqual(page.finish(), "The answer is four.")

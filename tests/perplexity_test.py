@@ -2,23 +2,16 @@
 """`evros perplexity` against NumPy: the same sums over the logits that `evros trace` writes, window by window."""
 import json
 import os
-import subprocess
-import tempfile
 import unittest
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-EVROS = os.environ["EVROS"]
-SOURCES = os.environ["EVROS_SOURCE_DIR"]
-TINY = os.path.join(SOURCES, "models/evros-tiny")
+from text_case import TINY, TextCase, run
+
 TEXT = "Once upon a time there was a small fox who lived near a river. Every morning she counted the stones: one, two, three. " \
        "One day a bird came and said, \"There are four.\" The fox laughed and counted again, and the bird was right."
 WINDOW, STRIDE = 16, 6
-
-
-def run(*arguments):
-    return subprocess.run([EVROS, *arguments], capture_output=True, text=True, timeout=300)
 
 
 def log_softmax(logits):
@@ -27,23 +20,8 @@ def log_softmax(logits):
     return wide - np.log(np.exp(wide).sum(axis=1, keepdims=True))
 
 
-class Perplexity(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.text = cls.path("text.txt")
-        with open(cls.text, "w", encoding="utf-8") as out:
-            out.write(TEXT)
-        ids = json.loads(run("tokenize", TINY, "--plain", "--json", "-p", TEXT).stdout)
-        cls.ids = [entry["id"] for entry in ids]
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
-
-    @classmethod
-    def path(cls, name):
-        return os.path.join(cls.folder.name, name)
+class Perplexity(TextCase):
+    TEXT = TEXT
 
     def measure(self, *options, window=WINDOW, stride=STRIDE):
         done = run("perplexity", TINY, "-f", self.text, "--ctx", str(window), "--stride", str(stride), "--json", *options)

@@ -15,10 +15,19 @@ constexpr double kLeast = 1e-6;
 
 uint64_t experts_of(const format::Tensor& tensor) { return tensor.ne[2] * tensor.ne[3]; }
 
-/// Empty for sums that are all zero. The count of rows cancels out.
-std::vector<float> shares(std::span<const float> sums, float count) {
+std::span<const float> sums_of(const format::ImportanceEntry& entry, size_t expert) {
+  return std::span(entry.sums).subspan(expert * entry.columns, entry.columns);
+}
+
+/// Did a row reach the expert, and with another number than zero?
+bool is_reached(const format::ImportanceEntry& entry, size_t expert) {
+  const auto sums = sums_of(entry, expert);
+  return entry.counts[expert] > 0 && std::any_of(sums.begin(), sums.end(), [](float sum) { return sum > 0; });
+}
+
+/// Of an expert that is reached. The count of rows cancels out.
+std::vector<float> shares(std::span<const float> sums) {
   const double mean = std::accumulate(sums.begin(), sums.end(), 0.0) / static_cast<double>(sums.size());
-  if (!(count > 0 && mean > 0)) return {};
   std::vector<float> all;
   for (const float sum : sums) all.push_back(static_cast<float>(std::max(static_cast<double>(sum) / mean, kLeast)));
   return all;
@@ -51,16 +60,20 @@ std::vector<std::vector<float>> ColumnWeights::of(const format::Tensor& tensor) 
   if (found == matrix_.entries.end()) return all;
   const format::ImportanceEntry& entry = found->second;
   for (size_t e = 0; e < entry.counts.size(); ++e) {
-    all.push_back(shares(std::span(entry.sums).subspan(e * entry.columns, entry.columns), entry.counts[e]));
+    all.push_back(is_reached(entry, e) ? shares(sums_of(entry, e)) : std::vector<float>{});
   }
   return all;
 }
 
 void ColumnWeights::count(const format::Tensor& tensor, ImportanceUse& use) const {
   if (path_.empty()) return;
-  const auto columns = of(tensor);
-  ++(columns.empty() ? use.missing : use.weighted);
-  for (const std::vector<float>& expert : columns) use.unreached += expert.empty() ? 1 : 0;
+  const auto found = matrix_.entries.find(tensor.name);
+  if (found == matrix_.entries.end()) {
+    ++use.missing;
+    return;
+  }
+  ++use.weighted;
+  for (size_t e = 0; e < found->second.counts.size(); ++e) use.unreached += is_reached(found->second, e) ? 0 : 1;
 }
 
 std::string ColumnWeights::identity() const {

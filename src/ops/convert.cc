@@ -32,6 +32,10 @@ constexpr uint64_t kNotes = 256;
 struct Planned {
   const Tensor* source;
   TensorType type;
+
+  bool is_copied() const { return type == source->type && source->derive == format::Derive::none; }
+  /// An importance matrix has a say in it.
+  bool weighs_columns() const { return !is_copied() && kernels::weighs_columns(type); }
 };
 
 /// llama.cpp's number for a file's main type; a label, read by no one to decide anything.
@@ -233,13 +237,13 @@ class TensorCopier {
     const uint64_t row_in = format::row_bytes(tensor.type, tensor.ne[0]);
     const uint64_t row_out = format::row_bytes(planned.type, tensor.ne[0]);
     done_ += offset / row_out * row_in;
-    columns_ = kernels::weighs_columns(planned.type) ? importance_.of(tensor) : std::vector<std::vector<float>>{};
+    columns_ = planned.weighs_columns() ? importance_.of(tensor) : std::vector<std::vector<float>>{};
     for (uint64_t row = offset / row_out; row < tensor.rows(); row += step) {
       const uint64_t rows = std::min(step, tensor.rows() - row);
       stored_.resize(rows * row_in);
       EVROS_TRY(source_.read(tensor, row * row_in, stored_));
       EVROS_TRY(encode(planned, row, rows, row_in, row_out));
-      EVROS_TRY(writer_.write(number, row * row_out, is_copied(planned) ? stored_ : encoded_));
+      EVROS_TRY(writer_.write(number, row * row_out, planned.is_copied() ? stored_ : encoded_));
       done_ += stored_.size();
       report(progress_, done_, total_);
       EVROS_TRY(note(number, (row + rows) * row_out, stored_.size()));
@@ -258,22 +262,18 @@ class TensorCopier {
     return writer_.note({number, offset});
   }
 
-  static bool is_copied(const Planned& planned) {
-    return planned.type == planned.source->type && planned.source->derive == format::Derive::none;
-  }
-
   /// Checks `stored_` and, when it is not copied, makes `encoded_` from it, every thread some of the rows,
   /// of which the first is the tensor's row `top`.
   Status encode(const Planned& planned, uint64_t top, uint64_t rows, uint64_t row_in, uint64_t row_out) {
     const Tensor& tensor = *planned.source;
-    encoded_.resize(is_copied(planned) ? 0 : rows * row_out);
-    values_.resize(is_copied(planned) ? 0 : rows * tensor.ne[0]);
+    encoded_.resize(planned.is_copied() ? 0 : rows * row_out);
+    values_.resize(planned.is_copied() ? 0 : rows * tensor.ne[0]);
     std::atomic<bool> stored_finite{true}, encoded_finite{true};
     pool_.parallel(static_cast<int64_t>(rows), [&](int64_t begin, int64_t end) {
       const auto first = static_cast<uint64_t>(begin), count = static_cast<uint64_t>(end) - first;
       const auto in = std::span(stored_).subspan(first * row_in, count * row_in);
       if (kernels::can_multiply(tensor.type) && !kernels::scales_finite(tensor.type, in)) stored_finite = false;
-      if (is_copied(planned)) return;
+      if (planned.is_copied()) return;
       const auto values = std::span(values_).subspan(first * tensor.ne[0], count * tensor.ne[0]);
       kernels::dequantize(tensor.type, in.data(), values);
       if (tensor.derive == format::Derive::plus_one) kernels::plus_one(values);
@@ -341,7 +341,7 @@ Result<ConvertSummary> convert(io::Io& io, const std::string& from, const std::s
   ConvertSummary summary;
   for (const Planned& p : planned) {
     EVROS_TRY(importance.check(*p.source));
-    if (kernels::weighs_columns(p.type) && p.type != p.source->type) importance.count(*p.source, summary.importance);
+    if (p.weighs_columns()) importance.count(*p.source, summary.importance);
     writer.add({p.source->name, p.type, p.source->ne, p.source->dims});
     summary.bytes_read += p.source->bytes();
   }

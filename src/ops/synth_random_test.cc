@@ -131,8 +131,9 @@ TEST(SynthRandom, EveryTypeLoadsAndGivesFiniteLogits) {
     ASSERT_TRUE((*engine)->logits(*session, logits).ok());
     double squares = 0;
     for (const float x : logits) squares += double{x} * x;
-    EXPECT_GT(squares / 1024, 0.02) << type;  // neither dead
-    EXPECT_LT(squares / 1024, 20) << type;    // nor running away
+    EXPECT_GT(squares / 1024, std::string(type) == "mxfp4" ? 0.02 : 0.05)
+        << type;                            // neither dead; its scales are powers of two
+    EXPECT_LT(squares / 1024, 20) << type;  // nor running away
   }
 }
 

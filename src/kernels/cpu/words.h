@@ -31,12 +31,12 @@ EVROS_INLINE void store_words(void* p, Ints a) { _mm512_storeu_si512(p, a.v); }
 EVROS_INLINE Ints look_up(const uint32_t* table, Ints index) { return {_mm512_i32gather_epi32(index.v, table, 4)}; }
 /// Words 2 * index and 2 * index + 1: pairs are gathered, which are half as many loads.
 EVROS_INLINE void look_up_two(const uint32_t* table, Ints index, Ints& first, Ints& second) {
-  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-  const __m512i odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
   const __m512i low = _mm512_i32gather_epi64(_mm512_castsi512_si256(index.v), table, 8);
   const __m512i high = _mm512_i32gather_epi64(_mm512_extracti64x4_epi64(index.v, 1), table, 8);
-  first.v = _mm512_permutex2var_epi32(low, even, high);
-  second.v = _mm512_permutex2var_epi32(low, odd, high);
+  Vec even, odd;
+  deinterleave({_mm512_castsi512_ps(low)}, {_mm512_castsi512_ps(high)}, even, odd);
+  first = as_ints(even);
+  second = as_ints(odd);
 }
 /// Every byte, below 16, replaced by the table's.
 EVROS_INLINE Ints look_up_bytes(const uint8_t* table, Ints a) {
@@ -75,10 +75,10 @@ EVROS_INLINE void look_up_two(const uint32_t* table, Ints index, Ints& first, In
   const auto* pairs = reinterpret_cast<const long long*>(table);
   const __m256i low = _mm256_i32gather_epi64(pairs, _mm256_castsi256_si128(index.v), 8);
   const __m256i high = _mm256_i32gather_epi64(pairs, _mm256_extracti128_si256(index.v, 1), 8);
-  // Within each half: words 0 and 2 of both, 1 and 3 of both; then the middle quarters change places.
-  const __m256 a = _mm256_castsi256_ps(low), b = _mm256_castsi256_ps(high);
-  first.v = _mm256_permute4x64_epi64(_mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88)), 0xd8);
-  second.v = _mm256_permute4x64_epi64(_mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xdd)), 0xd8);
+  Vec even, odd;
+  deinterleave({_mm256_castsi256_ps(low)}, {_mm256_castsi256_ps(high)}, even, odd);
+  first = as_ints(even);
+  second = as_ints(odd);
 }
 EVROS_INLINE Ints look_up_bytes(const uint8_t* table, Ints a) {
   const __m128i values = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
