@@ -33,13 +33,15 @@ std::byte* memory() {
 }
 
 /// One real matrix of a type, repeated over the whole buffer. Returns how many fit.
-int64_t fill(TensorType type, int64_t row_bytes) {
+int64_t fill(TensorType type, int64_t rows, int64_t cols) {
   static TensorType filled = TensorType::i8;
-  const int64_t size = kRows * row_bytes, count = kBytes / size;
-  if (filled == type) return count;
+  static int64_t filled_rows = 0, filled_cols = 0;
+  const auto row_bytes = static_cast<int64_t>(format::row_bytes(type, cols));
+  const int64_t size = rows * row_bytes, count = kBytes / size;
+  if (filled == type && filled_rows == rows && filled_cols == cols) return count;
   std::minstd_rand engine(3);
   std::normal_distribution<float> normal;
-  std::vector<float> values(kRows * kCols);
+  std::vector<float> values(rows * cols);
   for (float& x : values) x = normal(engine);
   std::vector<std::byte> file(size);
   if (can_quantize(type)) {
@@ -48,23 +50,26 @@ int64_t fill(TensorType type, int64_t row_bytes) {
     for (std::byte& b : file) b = static_cast<std::byte>(engine() >> 8);
     for (size_t at = 0; at < file.size(); at += format::type_info(type).block_bytes) set_scale(type, 0.01f, &file[at]);
   }
-  pack_rows(type, kRows, row_bytes, file.data(), memory());
+  pack_rows(type, rows, row_bytes, file.data(), memory());
   for (int64_t i = 1; i < count; ++i) std::memcpy(memory() + i * size, memory(), size);
   filled = type;
+  filled_rows = rows;
+  filled_cols = cols;
   return count;
 }
 
-void matmul(benchmark::State& state, const Kernels& table, TensorType type, int threads, int64_t tokens) {
-  const auto row_bytes = static_cast<int64_t>(format::row_bytes(type, kCols));
-  const int64_t size = kRows * row_bytes, count = fill(type, row_bytes);
+void matmul(benchmark::State& state, const Kernels& table, TensorType type, int threads, int64_t tokens,
+            int64_t rows = kRows, int64_t cols = kCols) {
+  const auto row_bytes = static_cast<int64_t>(format::row_bytes(type, cols));
+  const int64_t size = rows * row_bytes, count = fill(type, rows, cols);
   device::Pool pool(threads);
   device::Queue queue{.pool = &pool};
-  std::vector<float> x(tokens * kCols), y(tokens * kRows);
+  std::vector<float> x(tokens * cols), y(tokens * rows);
   std::minstd_rand engine(4);
   for (float& value : x) value = std::uniform_real_distribution<float>(-1, 1)(engine);
   std::vector<int32_t> row_sequence(tokens);
   std::vector<int64_t> row_position(tokens);
-  std::vector<QuantSegment> segments(tokens * quant_segments(kCols));
+  std::vector<QuantSegment> segments(tokens * quant_segments(cols));
   uint32_t status = 0;
   const Batch batch{.rows = static_cast<int32_t>(tokens),
                     .sequences = 1,
@@ -76,23 +81,23 @@ void matmul(benchmark::State& state, const Kernels& table, TensorType type, int 
   QuantRows xq;
   if (format::type_info(type).quantised) {
     xq.segments = segments.data();
-    table.quantize(queue, batch, {.x = x.data(), .x_stride = kCols, .cols = kCols, .out = xq});
+    table.quantize(queue, batch, {.x = x.data(), .x_stride = cols, .cols = cols, .out = xq});
   }
   int64_t i = 0;
   for (auto _ : state) {
     const Matrix w{
-        .type = type, .data = memory() + i++ % count * size, .rows = kRows, .cols = kCols, .row_bytes = row_bytes};
-    table.matmul(queue, batch, {.w = w, .x = x.data(), .x_stride = kCols, .xq = xq, .y = y.data(), .y_stride = kRows});
+        .type = type, .data = memory() + i++ % count * size, .rows = rows, .cols = cols, .row_bytes = row_bytes};
+    table.matmul(queue, batch, {.w = w, .x = x.data(), .x_stride = cols, .xq = xq, .y = y.data(), .y_stride = rows});
   }
   const double done = static_cast<double>(state.iterations());
   state.counters["GB/s"] = benchmark::Counter(done * static_cast<double>(size) * 1e-9, benchmark::Counter::kIsRate);
   state.counters["GOP/s"] =
-      benchmark::Counter(done * 2e-9 * static_cast<double>(kRows * kCols * tokens), benchmark::Counter::kIsRate);
+      benchmark::Counter(done * 2e-9 * static_cast<double>(rows * cols * tokens), benchmark::Counter::kIsRate);
 }
 
 /// Reads the buffer from end to end, threads in ranges of their own.
 void read_memory(benchmark::State& state, int threads) {
-  if (state.thread_index() == 0) fill(TensorType::f32, kCols * 4);
+  if (state.thread_index() == 0) fill(TensorType::f32, kRows, kCols);
   device::Pool pool(threads);
   std::atomic<int64_t> sink;
   for (auto _ : state) {
@@ -129,6 +134,24 @@ const bool registered = [] {
         ->Unit(benchmark::kMillisecond);
     clock(benchmark::RegisterBenchmark(("launch" + suffix).c_str(), [=](benchmark::State& s) { launch(s, threads); }),
           threads);
+  }
+  // Matrices of one layer of the published model, as a Q4_K file has them: where they are small, waiting shows.
+  struct Shape {
+    TensorType type;
+    int64_t rows, cols;
+  };
+  for (const Shape shape :
+       {Shape{TensorType::q4_k, 10240, 2560}, Shape{TensorType::q4_k, 6144, 2560}, Shape{TensorType::q4_k, 2560, 6144},
+        Shape{TensorType::q4_k, 640, 2560}, Shape{TensorType::q8_0, 2560, 640}, Shape{TensorType::q4_k, 320, 10240},
+        Shape{TensorType::q8_0, 10240, 320}, Shape{TensorType::f32, 48, 2560}, Shape{TensorType::f32, 4, 10240},
+        Shape{TensorType::f32, 64, 2560}}) {
+    const std::string name = std::string("shape/") + std::string(format::type_info(shape.type).name) + '/' +
+                             std::to_string(shape.rows) + 'x' + std::to_string(shape.cols) + "/threads:2";
+    clock(benchmark::RegisterBenchmark(
+              name.c_str(),
+              [=](benchmark::State& s) { matmul(s, *host_tables().back(), shape.type, 2, 1, shape.rows, shape.cols); }),
+          2)
+        ->Unit(benchmark::kMicrosecond);
   }
   for (uint32_t id = 0; id < 64; ++id) {
     if (!format::type_info(id) || !can_multiply(format::type_info(id)->type)) continue;

@@ -27,7 +27,7 @@ void relax() {
 }
 
 // Long enough to bridge the gap between two stages, short enough to leave the core to others when the engine is idle.
-constexpr int kSpins = 2000;
+constexpr int kSpins = 10000;
 
 struct Job {
   const std::function<void(int64_t, int64_t)>* body;

@@ -118,8 +118,9 @@ Result<Engine::Impl::Residence> Engine::Impl::move_to(std::unique_ptr<device::De
     EVROS_ASSIGN(home.store, state::Store::create(*home.device, model.state.layout, info.plan.limits));
   }
   EVROS_ASSIGN(home.forward, Forward::create(model, table.get(), *home.device, info.plan.pass));
-  home.weights = std::make_unique<WeightLoader>(*file, *home.device, device::thread_count(options.threads));
-  if (lost == nullptr) home.weights->report_to(options.progress, info.plan.weight_bytes);  // it is load()'s alone
+  home.weights = std::make_unique<WeightLoader>(*file, *home.device, device::thread_count(options.threads),
+                                                info.plan.weight_bytes);
+  if (lost == nullptr) home.weights->report_to(options.progress);  // it is load()'s alone
   EVROS_ASSIGN(model.weights, model::bind(model.hyper, options.draft_head, *home.weights));
   home.weights->finish();
   return home;

@@ -47,13 +47,13 @@ class CountingSource : public model::TensorSource {
   }
   Result<model::Matrix> matrix(const std::string& name) override {
     EVROS_ASSIGN(const format::Tensor* tensor, find_tensor(file_, name));
-    count(*tensor, tensor->bytes());
+    count(*tensor, weight_room(tensor->bytes()));
     buffers = std::max(buffers, matrix_buffer_bytes(*tensor));
     return matrix_of(*tensor, nullptr);
   }
   Result<const float*> vector(const std::string& name) override {
     EVROS_ASSIGN(const format::Tensor* tensor, find_tensor(file_, name));
-    count(*tensor, tensor->elements() * sizeof(float));
+    count(*tensor, weight_room(tensor->elements() * sizeof(float)));
     buffers = std::max(buffers, vector_buffer_bytes(*tensor));
     return static_cast<const float*>(nullptr);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/check.h"
 #include "base/str.h"
 #include "kernels/derive.h"
 #include "kernels/layout.h"
@@ -51,11 +52,14 @@ Result<std::vector<float>> read_floats(const format::ModelFile& file, const form
   return values;
 }
 
-Result<std::byte*> WeightLoader::allocate(uint64_t bytes, const std::string& name) {
-  EVROS_ASSIGN(auto buffer, device_.allocate(bytes, name));
-  buffers_.push_back(std::move(buffer));
-  bytes_ += bytes;
-  return buffers_.back().data();
+Result<std::byte*> WeightLoader::place(uint64_t bytes) {
+  if (taken_ == 0) {
+    EVROS_ASSIGN(memory_, device_.allocate(total_, "the weights"));
+  }
+  CHECK(weight_room(bytes) <= total_ - taken_);
+  std::byte* const data = memory_.data() + taken_;
+  taken_ += weight_room(bytes);
+  return data;
 }
 
 // Brings whole strips into the layout. False when a number or scale is not finite.
@@ -75,7 +79,7 @@ bool WeightLoader::pack(const format::Tensor& tensor, std::span<const std::byte>
 Result<model::Matrix> WeightLoader::matrix(const std::string& name) {
   EVROS_ASSIGN(const format::Tensor* tensor, find_tensor(file_, name));
   CHECK(tensor->derive == format::Derive::none);
-  EVROS_ASSIGN(std::byte * data, allocate(tensor->bytes(), name));
+  EVROS_ASSIGN(std::byte * data, place(tensor->bytes()));
   std::vector<std::byte> staging, packed;
   for (uint64_t at = 0; at < tensor->bytes();) {
     const uint64_t n = read_step(*tensor, at);
@@ -90,6 +94,7 @@ Result<model::Matrix> WeightLoader::matrix(const std::string& name) {
     at += n;
     report(progress_, filled_ += n, total_);
   }
+  filled_ = taken_;
   return matrix_of(*tensor, data);
 }
 
@@ -100,9 +105,9 @@ Result<const float*> WeightLoader::vector(const std::string& name) {
   if (!kernels::scales_finite(format::TensorType::f32, bytes)) {
     return Error{Code::bad_file, cat(file_.path(), ": tensor ", name, " holds a value that is NaN or infinite")};
   }
-  EVROS_ASSIGN(std::byte * data, allocate(bytes.size(), name));
+  EVROS_ASSIGN(std::byte * data, place(bytes.size()));
   EVROS_TRY(device_.upload(data, bytes));
-  filled_ += bytes.size();
+  filled_ = taken_;
   return reinterpret_cast<const float*>(data);
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/progress.h"
 #include "device/device.h"
 #include "device/pool.h"
@@ -15,36 +16,39 @@
 
 namespace evros::engine {
 
+/// What a tensor of `bytes` takes of the weights' memory: a vector of a kernel does not straddle cache lines.
+constexpr uint64_t weight_room(uint64_t bytes) { return align_up(bytes, 64); }
+
 class WeightLoader : public model::TensorSource {
  public:
-  /// Both outlive the loader; the loader outlives the bound weights.
+  /// File and device outlive the loader; the loader outlives the bound weights. `total` is the sum of weight_room() of all
+  /// that will be asked for, and one piece of memory: small tensors of their own would lie outside huge pages, and are most
+  /// of a token's reads.
   /// Weights are checked and brought into the layout on `threads` threads, which end with finish().
-  WeightLoader(const format::ModelFile& file, device::Device& device, int threads)
-      : file_(file), device_(device), pool_(std::in_place, threads) {}
+  WeightLoader(const format::ModelFile& file, device::Device& device, int threads, uint64_t total)
+      : file_(file), device_(device), pool_(std::in_place, threads), total_(total) {}
 
   Result<model::Matrix> matrix(const std::string& name) override;
   Result<const float*> vector(const std::string& name) override;
-  /// From now on tells `progress` how many of `total` device bytes are filled; the end is told by finish().
-  void report_to(Progress progress, uint64_t total) { progress_ = std::move(progress), total_ = total; }
+  /// From now on tells `progress` how many of all device bytes are filled; the end is told by finish().
+  void report_to(Progress progress) { progress_ = std::move(progress); }
   /// Nothing more will be asked for.
   void finish() {
     pool_.reset();
     report(progress_, total_, total_);
     progress_ = {};
   }
-  /// Device bytes taken so far.
-  uint64_t bytes() const { return bytes_; }
 
  private:
-  Result<std::byte*> allocate(uint64_t bytes, const std::string& name);
+  Result<std::byte*> place(uint64_t bytes);
   bool pack(const format::Tensor& tensor, std::span<const std::byte> stored, std::span<std::byte> packed);
 
   const format::ModelFile& file_;
   device::Device& device_;
   std::optional<device::Pool> pool_;
-  std::vector<device::Buffer> buffers_;
-  uint64_t bytes_ = 0;  // taken
-  uint64_t filled_ = 0, total_ = 0;
+  uint64_t total_;
+  device::Buffer memory_;  // total_ bytes, once something was asked for
+  uint64_t taken_ = 0, filled_ = 0;
   Progress progress_;
 };
 

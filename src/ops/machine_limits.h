@@ -37,9 +37,10 @@ class MachineLimits {
   /// (1 GiB when that is unknown), or a quarter of the memory when that is less.
   static uint64_t buffer_within(io::Io& io, uint64_t usable_bytes);
 
-  /// Bytes a second that `threads` threads (1, or those of create()) read from a buffer that no cache holds, once over the
-  /// whole of it, in the order of reading that was fastest when create() tried them.
-  double read(int threads) const { return read_in(order_, threads); }
+  /// Bytes a second that `threads` threads (1, or those of create()) read from a buffer that no cache holds: the fastest of
+  /// three passes over the whole of it (a thread that slept begins the first one slowly), in the order of reading that was
+  /// fastest when create() tried them.
+  double read(int threads) const;
 
   /// 8-bit multiplications and additions a second on all threads: the best instruction for them that the machine has, on
   /// registers. Takes about a tenth of a second.

@@ -12,8 +12,9 @@ namespace {
 constexpr int kVectors = static_cast<int>(kStripRows) / kWidth;
 /// Vectors of rows that a loop over columns keeps in registers at once.
 constexpr int kPass = kWidth == 16 ? 2 : 1;
-/// How far ahead of its use a weight is asked for: more than memory takes to answer, less than the first-level cache holds.
-constexpr int64_t kAhead = 4096;
+/// How far ahead of its use a weight is asked for: more than memory takes to answer, and within the page of 4 KiB in which
+/// the processor's own prefetcher is at work (bench/LOG.md).
+constexpr int64_t kAhead = 2048;
 
 /// Output sums and, for the integer chain, those of the current segment.
 struct Sums {
@@ -210,7 +211,7 @@ EVROS_INLINE void float_segment(const StripWork& work, const std::byte* weights,
     }
     const std::byte* from = weights + lane * Format::kBytes;
     for (int64_t k = 0; k < n; ++k, from += kStripRows * Format::kBytes) {
-      __builtin_prefetch(from + kAhead);
+      for (int64_t at = 0; at < kFloatPass * kWidth * Format::kBytes; at += 64) __builtin_prefetch(from + kAhead + at);
       Vec w[kFloatPass];
       for (int v = 0; v < kFloatPass; ++v) w[v] = Format::numbers(from + v * kWidth * Format::kBytes, All{});
       for (int i = 0; i < kCount; ++i) {

@@ -22,8 +22,9 @@ struct StripWork {
   float* y[kStripColumns];  // strip.width outputs each
 };
 
-/// What a strip costs in the element operations of for_ranges.h: a vector does many at once.
-constexpr int64_t strip_cost(int64_t k, int64_t columns) { return k * columns; }
+/// What a strip costs in the element operations of for_ranges.h: a vector does many at once, and bringing the weights from
+/// memory takes about as long as eight vectors.
+constexpr int64_t strip_cost(int64_t k, int64_t columns) { return k * (columns + 8); }
 
 /// y[c][lane] = row `lane` of the strip times vector c, by the chains of docs/numerics.md.
 void multiply_strip(const StripWork& work);
