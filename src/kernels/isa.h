@@ -15,3 +15,10 @@
 #endif
 /// Small arithmetic: inlined at every optimisation level, callable from host and device.
 #define EVROS_INLINE EVROS_HD inline __attribute__((always_inline))
+/// Before a loop over registers: GCC keeps an array that such a loop goes through in memory unless the loop is unrolled, which it
+/// does not do at -O2 and -O3 when the body is long. Clang unrolls by itself.
+#if defined(__GNUC__) && !defined(__clang__)
+#define EVROS_UNROLL _Pragma("GCC unroll 16")
+#else
+#define EVROS_UNROLL
+#endif

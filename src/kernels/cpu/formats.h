@@ -26,6 +26,31 @@ EVROS_INLINE Ints word_of(const std::byte* words, int64_t i, int64_t lane) {
   return load_words(words + i * 4 * kStripRows + 4 * lane);
 }
 
+struct NoUnits {};
+
+/// What a format takes out of a block once for all its groups: Format::units(block, lane), where it has one.
+template <typename Format>
+EVROS_INLINE auto units_of(const std::byte* block, int64_t lane) {
+  if constexpr (requires { Format::units(block, lane); }) {
+    return Format::units(block, lane);
+  } else {
+    return NoUnits{};
+  }
+}
+template <typename Format>
+using Units = decltype(units_of<Format>(nullptr, 0));
+
+/// Group g of a block of a full strip, rows lane ... lane + kVecLanes; `of` is units_of() there.
+template <typename Format>
+EVROS_INLINE void take_group(const std::byte* block, const Units<Format>& of, int64_t g, int64_t lane,
+                             Group<Format>& out) {
+  if constexpr (requires { Format::units(block, lane); }) {
+    Format::group(block, of, g, lane, out);
+  } else {
+    Format::group(block, g, lane, out);
+  }
+}
+
 /// The codec of a format and, for the integer chain, what it adds: the largest unsigned weight, the offset, and
 /// group(block, g, lane, out): group g of a block of a full strip, rows lane ... lane + kVecLanes.
 struct VecQ8_0 : Q8_0 {
@@ -52,22 +77,30 @@ struct VecQ4_0 : Q4_0 {
 
 struct VecQ4_K : Q4_K {
   static constexpr int kOffset = 0, kLargest = 15;
-  static EVROS_INLINE void group(const std::byte* block, int64_t g, int64_t lane, Group<VecQ4_K>& out) {
+  struct Units {
+    Vec scale, minimum;
+    Ints scales[2], minima[2];  // a byte for each of groups 0..3 and 4..7
+  };
+  static EVROS_INLINE Units units(const std::byte* block, int64_t lane) {
+    const Ints both = word_of(block, 0, lane), scales = word_of(block, 1, lane), minima = word_of(block, 2, lane);
+    const Ints low = word_of(block, 3, lane), nibbles = splat(0x0f0f0f0f), pairs = splat(0x30303030);
+    return {low_f16(both),
+            low_f16(shift_right<16>(both)),
+            {scales & splat(0x3f3f3f3f), (low & nibbles) | (shift_right<2>(scales) & pairs)},
+            {minima & splat(0x3f3f3f3f), (shift_right<4>(low) & nibbles) | (shift_right<2>(minima) & pairs)}};
+  }
+  static EVROS_INLINE void group(const std::byte* block, const Units& of, int64_t g, int64_t lane,
+                                 Group<VecQ4_K>& out) {
     const int shift = static_cast<int>(g % 4) * 8;
-    const Ints d = word_of(block, 0, lane);
-    Ints scale = shift_right(word_of(block, 1, lane), shift);
-    Ints minimum = shift_right(word_of(block, 2, lane), shift);
-    if (g >= 4) {
-      const Ints low = shift_right(word_of(block, 3, lane), shift), high = splat(0x30);
-      scale = ((low & splat(15)) | (shift_right(scale, 2) & high));
-      minimum = ((shift_right(low, 4) & splat(15)) | (shift_right(minimum, 2) & high));
-    }
-    out.scale[0] = (low_f16(d) * to_float((scale & splat(63))));
-    out.minimum[0] = (low_f16(shift_right(d, 16)) * to_float((minimum & splat(63))));
-    const int nibble = static_cast<int>(g % 2) * 4;
-    for (int w = 0; w < 8; ++w) {
-      const Ints both = word_of(block, 4 + g / 2 * 8 + w, lane);
-      out.word[w] = (shift_right(both, nibble) & splat(0x0f0f0f0f));
+    const Ints byte = splat(255);
+    out.scale[0] = of.scale * to_float(shift_right(of.scales[g / 4], shift) & byte);
+    out.minimum[0] = of.minimum * to_float(shift_right(of.minima[g / 4], shift) & byte);
+    if (g % 2 == 0) {
+      for (int w = 0; w < 8; ++w) out.word[w] = (word_of(block, 4 + g / 2 * 8 + w, lane) & splat(0x0f0f0f0f));
+    } else {
+      for (int w = 0; w < 8; ++w) {
+        out.word[w] = (shift_right<4>(word_of(block, 4 + g / 2 * 8 + w, lane)) & splat(0x0f0f0f0f));
+      }
     }
   }
 };

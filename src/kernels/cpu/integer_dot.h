@@ -19,7 +19,9 @@ constexpr int32_t offset_factors(int s) {
 
 template <typename Format>
 struct IntegerGroup : Group<Format> {
-  EVROS_INLINE void load(const std::byte* block, int64_t g, int64_t lane) { Format::group(block, g, lane, *this); }
+  EVROS_INLINE void load(const std::byte* block, const Units<Format>& of, int64_t g, int64_t lane) {
+    take_group<Format>(block, of, g, lane, *this);
+  }
 };
 
 /// dot[v] = sum over the elements of scale s in group g of (word - kOffset) * x.
@@ -47,8 +49,8 @@ struct IntegerGroup : Group<Format> {
   static constexpr bool kPlanes = Format::kLargest > 63;
   Ints high[kPlanes ? 8 : 1];
 
-  EVROS_INLINE void load(const std::byte* block, int64_t g, int64_t lane) {
-    Format::group(block, g, lane, *this);
+  EVROS_INLINE void load(const std::byte* block, const Units<Format>& of, int64_t g, int64_t lane) {
+    take_group<Format>(block, of, g, lane, *this);
     if constexpr (kPlanes) {
       const Ints low = splat(0x0f0f0f0f);
       for (int i = 0; i < 8; ++i) {

@@ -115,27 +115,33 @@ class Segments<Decoded<kElements, kMinimum>> {
 
 // ---- the integer chain --------------------------------------------------------------------------------------------------
 
+/// acc[v] += group g of a segment's vector times w[v].
+template <typename Format, size_t kCount>
+EVROS_INLINE void add_group(const IntegerGroup<Format> (&w)[kCount], const QuantSegment& x, int64_t g,
+                            Vec (&acc)[kCount]) {
+  const Vec d = splat(x.d[g]);
+  for (int s = 0; s < IntegerGroup<Format>::kScales; ++s) {
+    Ints dot[kCount];
+    integer_dots(w, x, g, s, dot);
+    for (size_t v = 0; v < kCount; ++v) acc[v] = fma((w[v].scale[s] * d), to_float(dot[v]), acc[v]);
+    if constexpr (Format::kMinimum) {
+      constexpr int32_t kBoth = 0x00010001;
+      const int32_t halves = Format::kGroup == 32 ? kBoth : kBoth & (s == 0 ? 0xffff : ~0xffff);
+      const Vec sum = to_float(multiply_pairs(splat_word(&x.sum[2 * g]), splat(halves)));
+      for (size_t v = 0; v < kCount; ++v) acc[v] = fma_negative((w[v].minimum[s] * d), sum, acc[v]);
+    }
+  }
+}
+
 /// One group of 32 elements of kPass vectors of rows, from row `lane` on, times all columns.
 template <typename Format, bool kFirst, bool kLast>
 EVROS_INLINE void multiply_group(const IntegerGroup<Format> (&w)[kPass], const StripWork& work, int64_t segment,
                                  int64_t g, int64_t lane, Sums& sums) {
   for (int c = 0; c < work.columns; ++c) {
-    const QuantSegment& x = work.q[c][segment];
-    const Vec d = splat(x.d[g]);
     Vec acc[kPass];
     float* partial = sums.segment[c] + lane;
     for (int v = 0; v < kPass; ++v) acc[v] = kFirst ? splat(0.0f) : load(partial + v * kWidth);
-    for (int s = 0; s < IntegerGroup<Format>::kScales; ++s) {
-      Ints dot[kPass];
-      integer_dots(w, x, g, s, dot);
-      for (int v = 0; v < kPass; ++v) acc[v] = fma((w[v].scale[s] * d), to_float(dot[v]), acc[v]);
-      if constexpr (Format::kMinimum) {
-        constexpr int32_t kBoth = 0x00010001;
-        const int32_t halves = Format::kGroup == 32 ? kBoth : kBoth & (s == 0 ? 0xffff : ~0xffff);
-        const Vec sum = to_float(multiply_pairs(splat_word(&x.sum[2 * g]), splat(halves)));
-        for (int v = 0; v < kPass; ++v) acc[v] = fma_negative((w[v].minimum[s] * d), sum, acc[v]);
-      }
-    }
+    add_group(w, work.q[c][segment], g, acc);
     for (int v = 0; v < kPass; ++v) {
       float* y = sums.y[c] + lane + v * kWidth;
       if (kLast) {
@@ -147,6 +153,33 @@ EVROS_INLINE void multiply_group(const IntegerGroup<Format> (&w)[kPass], const S
   }
 }
 
+/// One column: weights are used where they are taken out, and sums stay in registers.
+template <typename Format>
+void integer_column(const StripWork& work, Sums& sums) {
+  Segments<Format> segments(work);
+  constexpr int64_t kGroups = Format::kBlock / 32;
+  for (int64_t k0 = 0; k0 < work.k; k0 += kSegment) {
+    const int64_t groups = smaller(kSegment, work.k - k0) / 32;
+    const std::byte* blocks = segments.at(k0, groups * 32);
+    const QuantSegment& x = work.q[0][k0 / kSegment];
+    Units<Format> units[kVectors];
+    Vec acc[kVectors][1];
+    for (Vec(&a)[1] : acc) a[0] = splat(0.0f);
+    for (int64_t g = 0; g < groups; ++g) {
+      const std::byte* block = blocks + g / kGroups * Format::kBytes * kStripRows;
+      segments.prefetch(blocks, g);
+      EVROS_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        if (g % kGroups == 0) units[v] = units_of<Format>(block, v * kWidth);
+        IntegerGroup<Format> w[1];
+        w[0].load(block, units[v], g % kGroups, v * kWidth);
+        add_group(w, x, g, acc[v]);
+      }
+    }
+    for (int v = 0; v < kVectors; ++v) store(sums.y[0] + v * kWidth, load(sums.y[0] + v * kWidth) + acc[v][0]);
+  }
+}
+
 template <typename Format>
 void integer_strip(const StripWork& work, Sums& sums) {
   Segments<Format> segments(work);
@@ -154,12 +187,16 @@ void integer_strip(const StripWork& work, Sums& sums) {
   for (int64_t k0 = 0; k0 < work.k; k0 += kSegment) {
     const int64_t groups = smaller(kSegment, work.k - k0) / 32, segment = k0 / kSegment;
     const std::byte* blocks = segments.at(k0, groups * 32);
+    Units<Format> units[kVectors];
     for (int64_t g = 0; g < groups; ++g) {
       const std::byte* block = blocks + g / kGroups * Format::kBytes * kStripRows;
       segments.prefetch(blocks, g);
+      if (g % kGroups == 0) {
+        for (int v = 0; v < kVectors; ++v) units[v] = units_of<Format>(block, v * kWidth);
+      }
       for (int64_t lane = 0; lane < kStripRows; lane += kPass * kWidth) {
         IntegerGroup<Format> w[kPass];
-        for (int v = 0; v < kPass; ++v) w[v].load(block, g % kGroups, lane + v * kWidth);
+        for (int v = 0; v < kPass; ++v) w[v].load(block, units[lane / kWidth + v], g % kGroups, lane + v * kWidth);
         if (g == 0 && groups == 1) {
           multiply_group<Format, true, true>(w, work, segment, g, lane, sums);
         } else if (g == 0) {
@@ -184,7 +221,7 @@ void dequantize_segment(const std::byte* blocks, int64_t n, float* out) {
     const std::byte* block = blocks + g / kGroups * Format::kBytes * kStripRows;
     for (int64_t lane = 0; lane < kStripRows; lane += kWidth) {
       Group<Format> w;
-      Format::group(block, g % kGroups, lane, w);
+      take_group<Format>(block, units_of<Format>(block, lane), g % kGroups, lane, w);
       for (int i = 0; i < 32; ++i) {
         const Ints byte = (shift_right(w.word[i / 4], i % 4 * 8) & splat(255));
         const Vec integer = to_float((byte - splat(Format::kOffset)));
@@ -295,7 +332,8 @@ void multiply_strip(const StripWork& work) {
   sums.clear(work.columns);
   with_format(work.type, [&]<typename Format>() {
     if constexpr (Format::kQuantised) {
-      if (work.integers) return integer_strip<Format>(work, sums);
+      if (work.integers)
+        return work.columns == 1 ? integer_column<Format>(work, sums) : integer_strip<Format>(work, sums);
       dequantized_strip<Format>(work, sums);
     } else {
       float_strip<Format>(work, sums);
