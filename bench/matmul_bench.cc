@@ -4,7 +4,6 @@
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
 
-#include <atomic>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "kernels/derive.h"
 #include "kernels/kernels.h"
 #include "kernels/layout.h"
+#include "ops/machine_limits.h"
 
 namespace evros::kernels {
 namespace {
@@ -95,24 +95,12 @@ void matmul(benchmark::State& state, const Kernels& table, TensorType type, int 
       benchmark::Counter(done * 2e-9 * static_cast<double>(rows * cols * tokens), benchmark::Counter::kIsRate);
 }
 
-/// Reads the buffer from end to end, threads in ranges of their own.
+/// What `evros bench` holds decoding against.
 void read_memory(benchmark::State& state, int threads) {
-  if (state.thread_index() == 0) fill(TensorType::f32, kRows, kCols);
-  device::Pool pool(threads);
-  std::atomic<int64_t> sink;
-  for (auto _ : state) {
-    pool.parallel(kBytes / 4096, [&](int64_t begin, int64_t end) {
-      using Words __attribute__((vector_size(64))) = int64_t;
-      const auto* from = reinterpret_cast<const Words*>(memory() + begin * 4096);
-      Words sum[4] = {};
-      for (int64_t i = 0; i < (end - begin) * 64; i += 4) {
-        for (int j = 0; j < 4; ++j) sum[j] += from[i + j];
-      }
-      sink += sum[0][0] + sum[1][1] + sum[2][2] + sum[3][3];
-    });
-  }
-  state.counters["GB/s"] = benchmark::Counter(
-      static_cast<double>(state.iterations()) * static_cast<double>(kBytes) * 1e-9, benchmark::Counter::kIsRate);
+  const auto limits = ops::MachineLimits::create(io::real_io(), threads, kBytes);
+  double speed = 0;
+  for (auto _ : state) speed = limits->read(threads);
+  state.counters["GB/s"] = speed * 1e-9;
 }
 
 void launch(benchmark::State& state, int threads) {

@@ -35,6 +35,12 @@ class CudaDevice final : public Device {
     return Buffer(this, static_cast<std::byte*>(data), bytes);
   }
 
+  std::optional<uint64_t> free_memory() const override {
+    uint64_t free_bytes = 0, total = 0;
+    if (lost_ || backend_.memory(&free_bytes, &total).name != nullptr) return std::nullopt;
+    return free_bytes;
+  }
+
   void free(std::byte* data, uint64_t) noexcept override {
     if (lost_) return;
     if (const EvrosCudaResult gone = backend_.release(data); gone.lost) remember(gone, "freeing memory");

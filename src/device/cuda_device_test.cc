@@ -107,6 +107,7 @@ TEST(CudaDevice, AFailureThatLeavesTheContextIsAnErrorWithCudasName) {
   EXPECT_FALSE(device->lost());
   g.launched = {};
   EXPECT_TRUE(launch(*device, &stream).ok());
+  EXPECT_EQ(device->free_memory(), 7u);
   g.allocate = {"cudaErrorMemoryAllocation", "out of memory", true, false};
   const auto none = device->allocate(200, "3 state banks");
   ASSERT_FALSE(none.ok());

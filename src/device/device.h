@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -86,6 +87,9 @@ class Device {
   /// A sticky error has destroyed everything that lay here. Every call fails with Code::device from then on, free() does
   /// nothing; what can be done is to destroy it and open another.
   virtual bool lost() const { return false; }
+  /// Bytes that are free where allocate() takes them from. None: they are the host's (io/memory.h measures that), or it is
+  /// not known.
+  virtual std::optional<uint64_t> free_memory() const { return std::nullopt; }
   /// Fails with out_of_memory, naming `what` and the bytes. Content is undefined.
   virtual Result<Buffer> allocate(uint64_t bytes, std::string_view what) = 0;
   /// Gives memory of allocate() back; Buffer is the one that calls it.

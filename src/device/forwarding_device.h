@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,7 @@ class ForwardingDevice : public Device {
   bool host_addressable() const override { return inner_->host_addressable(); }
   const kernels::Kernels* kernels() const override { return inner_->kernels(); }
   bool lost() const override { return inner_->lost(); }
+  std::optional<uint64_t> free_memory() const override { return inner_->free_memory(); }
   Result<Buffer> allocate(uint64_t bytes, std::string_view what) override { return inner_->allocate(bytes, what); }
   void free(std::byte* data, uint64_t bytes) noexcept override { inner_->free(data, bytes); }
   Status upload(std::byte* to, std::span<const std::byte> from) override { return inner_->upload(to, from); }

@@ -81,9 +81,10 @@ Result<std::unique_ptr<Engine>> Engine::load(io::Io& io, std::unique_ptr<device:
   EVROS_ASSIGN(impl->model.numerics.kv, model::parse_cache_type(options.kv));
   EVROS_ASSIGN(impl->model.numerics.float_activations, model::parse_float_activations(options.numerics));
   EVROS_ASSIGN(impl->file, format::open_model(io, path));
-  EVROS_ASSIGN(impl->info.plan, make_plan(*impl->file, options));
+  const std::optional<uint64_t> device_free = device->free_memory();
+  EVROS_ASSIGN(impl->info.plan, make_plan(*impl->file, options, io::real_io(), device_free));
   if (options.on_plan) options.on_plan(impl->info.plan);
-  if (device->host_addressable()) EVROS_TRY(check_fits(impl->info.plan));
+  if (device->host_addressable() || device_free) EVROS_TRY(check_fits(impl->info.plan));
   impl->model.hyper = impl->file->hyper();
   impl->model.state = model::make_state_layout(impl->model.hyper, impl->model.numerics.kv);
   EVROS_TRY(choose_kernels(*device, options.kernels));

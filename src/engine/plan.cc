@@ -296,7 +296,8 @@ class Planner {
     const auto sized = plan(options, std::min<int64_t>(base_.page_tokens, base_.context_of_model));
     if (!sized.ok()) return sized.error().message;
     return cat("even one session of ", sized->context,
-               " tokens, one token at a time and the n-gram table on disk, needs ", human_bytes(sized->total_bytes()));
+               " tokens, one token at a time and the n-gram table on disk, needs ",
+               human_bytes(sized->device_free ? sized->device_bytes() : sized->total_bytes()));
   }
 
   const format::ModelFile& file_;
@@ -311,8 +312,10 @@ const char* place_name(Place place) {
   return place == Place::memory ? "memory" : place == Place::frames ? "disk, read into frames" : "disk, not used";
 }
 
-Result<Plan> make_plan(const format::ModelFile& file, const EngineOptions& options, io::Io& kernel) {
+Result<Plan> make_plan(const format::ModelFile& file, const EngineOptions& options, io::Io& kernel,
+                       std::optional<uint64_t> device_free) {
   EVROS_ASSIGN(Planner planner, Planner::create(file, options, kernel));
+  planner.base().device_free = device_free;
   const int64_t longest = planner.longest(options);
   const int64_t wanted = options.context > 0 ? options.context : std::min(longest, kDefaultContext);
   const int64_t largest = planner.largest(options, longest);
@@ -333,22 +336,52 @@ Result<Plan> make_plan(const format::ModelFile& file, const EngineOptions& optio
   return plan;
 }
 
+namespace {
+
+/// "experts 2.0 GiB, scratch 3.0 MiB": what takes memory, without what takes none.
+class Shares {
+ public:
+  void add(std::string_view name, uint64_t bytes) {
+    if (bytes > 0) text += cat(text.empty() ? "" : ", ", name, ' ', human_bytes(bytes));
+  }
+  std::string text;
+};
+
+Error device_refusal(const Plan& plan) {
+  Shares shares;
+  for (const PlanGroup& group : plan.groups) {
+    if (group.name != kTableGroup) shares.add(group.name, group.memory_bytes);
+  }
+  shares.add("session state", plan.banks_bytes());
+  shares.add(cat("context of ", plan.context, " tokens"), plan.pages_bytes());
+  shares.add("scratch", plan.scratch_bytes);
+  return {Code::out_of_memory,
+          cat(plan.model, ": ", human_bytes(plan.device_bytes()), " of the GPU's memory are needed and ",
+              human_bytes(*plan.device_free), " are free: ", shares.text, "; ", plan.advice)};
+}
+
+Error host_refusal(const Plan& plan) {
+  const bool all = !plan.device_free;
+  Shares shares;
+  for (const PlanGroup& group : plan.groups) {
+    if (all || group.name == kTableGroup) shares.add(group.name, group.memory_bytes);
+  }
+  shares.add("session state", plan.tables_bytes + (all ? plan.banks_bytes() : 0));
+  shares.add(cat("context of ", plan.context, " tokens"), all ? plan.pages_bytes() : 0);
+  shares.add("scratch", all ? plan.scratch_bytes : 0);
+  shares.add("buffers", plan.buffer_bytes);
+  shares.add("program and vocabulary", plan.program_bytes);
+  shares.add("requests and measurements", plan.caller_bytes);
+  return {Code::out_of_memory, cat(plan.model, ": ", human_bytes(plan.host_bytes()), " of memory are needed and ",
+                                   human_bytes(plan.usable_bytes), " may be used (", plan.usable_because,
+                                   "): ", shares.text, "; ", plan.advice)};
+}
+
+}  // namespace
+
 Status check_fits(const Plan& plan) {
   if (plan.fits()) return {};
-  std::string list;
-  const auto add = [&](std::string_view name, uint64_t bytes) {
-    if (bytes > 0) list += cat(list.empty() ? "" : ", ", name, ' ', human_bytes(bytes));
-  };
-  for (const PlanGroup& group : plan.groups) add(group.name, group.memory_bytes);
-  add("session state", plan.banks_bytes() + plan.tables_bytes);
-  add(cat("context of ", plan.context, " tokens"), plan.pages_bytes());
-  add("scratch", plan.scratch_bytes);
-  add("buffers", plan.buffer_bytes);
-  add("program and vocabulary", plan.program_bytes);
-  add("requests and measurements", plan.caller_bytes);
-  return Error{Code::out_of_memory, cat(plan.model, ": ", human_bytes(plan.total_bytes()), " of memory are needed and ",
-                                        human_bytes(plan.usable_bytes), " may be used (", plan.usable_because,
-                                        "): ", list, "; ", plan.advice)};
+  return plan.device_bytes() > plan.device_free.value_or(0) ? device_refusal(plan) : host_refusal(plan);
 }
 
 }  // namespace evros::engine

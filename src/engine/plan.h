@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,8 @@ struct Plan {
   uint64_t caller_bytes = 0;   // EngineOptions::caller_bytes
   uint64_t mapped_bytes = 0;   // stacks as limits on address space count them; not in total_bytes()
 
+  /// Free bytes of a device with memory of its own, where weights, banks, pages and scratch then lie; none: all is the host's.
+  std::optional<uint64_t> device_free;
   io::MemoryMeasure measured;
   bool budget_asked = false;   // EngineOptions::memory_bytes was given
   uint64_t usable_bytes = 0;   // that, or the smallest limit that was measured
@@ -82,7 +85,12 @@ struct Plan {
     return weight_bytes + table_memory_bytes + banks_bytes() + pages_bytes() + scratch_bytes + tables_bytes +
            buffer_bytes + program_bytes + caller_bytes;
   }
-  bool fits() const { return total_bytes() <= usable_bytes; }
+  /// What lies on the device, if it has memory of its own, and what is left for the host.
+  uint64_t device_bytes() const {
+    return device_free ? weight_bytes + banks_bytes() + pages_bytes() + scratch_bytes : 0;
+  }
+  uint64_t host_bytes() const { return total_bytes() - device_bytes(); }
+  bool fits() const { return host_bytes() <= usable_bytes && device_bytes() <= device_free.value_or(0); }
   /// What 1024 more tokens of one session cost.
   uint64_t bytes_per_1k_tokens() const { return page_bytes * 1024 / static_cast<uint64_t>(page_tokens); }
   /// What one more session costs, its context filled.
@@ -92,10 +100,13 @@ struct Plan {
 };
 
 /// The plan for these options, which need not fit (fits()), or what is wrong with them (a context beyond the model's, a type
-/// that cannot run, ...). `kernel` has the files that say what memory there is and what this process holds.
-Result<Plan> make_plan(const format::ModelFile& file, const EngineOptions& options, io::Io& kernel = io::real_io());
+/// that cannot run, ...). `kernel` has the files that say what memory there is and what this process holds. `device_free`: as in
+/// Plan, device::Device::free_memory().
+Result<Plan> make_plan(const format::ModelFile& file, const EngineOptions& options, io::Io& kernel = io::real_io(),
+                       std::optional<uint64_t> device_free = std::nullopt);
 
 /// Ok when the plan fits; else Code::out_of_memory: what is needed, by group, what there is and why, and what to change.
+/// Where both the device's memory and the host's are too small, it speaks of the device's.
 Status check_fits(const Plan& plan);
 
 }  // namespace evros::engine

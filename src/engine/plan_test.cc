@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 
 #include "base/str.h"
 #include "engine/engine.h"
@@ -22,11 +23,11 @@ const format::ModelFile& tiny() {
 }
 
 /// For a process that holds 40 MiB, whatever this one does.
-Plan plan_of(const EngineOptions& options) {
+Plan plan_of(const EngineOptions& options, std::optional<uint64_t> device_free = std::nullopt) {
   io::MemoryIo kernel;
   kernel.put("/proc/self/status",
              "VmSize:\t 204800 kB\nVmRSS:\t 40960 kB\nRssFile:\t 10240 kB\nVmData:\t 30720 kB\nThreads:\t1\n");
-  auto plan = make_plan(tiny(), options, kernel);
+  auto plan = make_plan(tiny(), options, kernel, device_free);
   EXPECT_TRUE(plan.ok()) << plan.error().message;
   return plan.ok() ? *plan : Plan{};
 }
@@ -160,6 +161,39 @@ TEST(Plan, AContextThatNobodyAskedForIsTheLongestThatFits) {
   ASSERT_TRUE(engine.ok()) << engine.error().message;
   EXPECT_LT((*engine)->info().plan.context, 4096);
   EXPECT_TRUE((*engine)->open().ok());
+}
+
+// A device with memory of its own holds weights, banks, pages and scratch, and nothing else.
+TEST(Plan, ADeviceWithMemoryOfItsOwnIsCountedByItself) {
+  const auto on_device = [](uint64_t free_bytes, int64_t context, uint64_t host_bytes) {
+    return plan_of(budget(host_bytes, context), free_bytes);
+  };
+  constexpr uint64_t kPlenty = uint64_t{1} << 40;
+  const Plan roomy = on_device(kPlenty, 4096, kPlenty), host = plan_of(budget(kPlenty, 4096));
+  ASSERT_TRUE(roomy.fits());
+  EXPECT_EQ(roomy.host_bytes() + roomy.device_bytes(), host.host_bytes());
+  EXPECT_EQ(host.device_bytes(), 0u);
+  EXPECT_GT(roomy.device_bytes(), roomy.weight_bytes);
+
+  EXPECT_TRUE(on_device(roomy.device_bytes(), 4096, kPlenty).fits());
+  const Plan tight = on_device(roomy.device_bytes() - 1, 4096, kPlenty);
+  ASSERT_FALSE(tight.fits());
+  const std::string refused = check_fits(tight).error().message;
+  for (const char* part : {"of the GPU's memory are needed", "are free", "experts", "session state", "--ctx"}) {
+    EXPECT_NE(refused.find(part), std::string::npos) << part << " in " << refused;
+  }
+  EXPECT_EQ(refused.find("n-gram table "), std::string::npos) << refused;
+
+  const Plan shorter = on_device(roomy.device_bytes() - 2 * kMiB, 0, kPlenty);
+  ASSERT_TRUE(shorter.fits());
+  EXPECT_EQ(shorter.context_choice, ContextChoice::memory);
+  EXPECT_LT(shorter.context, 4096);
+
+  const Plan poor = on_device(kPlenty, 4096, kMiB);
+  ASSERT_FALSE(poor.fits());
+  const std::string of_host = check_fits(poor).error().message;
+  EXPECT_NE(of_host.find("program and vocabulary"), std::string::npos) << of_host;
+  EXPECT_EQ(of_host.find("experts"), std::string::npos) << of_host;
 }
 
 TEST(Plan, AContextThatWasAskedForIsNeverShortened) {

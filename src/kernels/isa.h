@@ -18,7 +18,7 @@
 /// Before a loop over registers: GCC keeps an array that such a loop goes through in memory unless the loop is unrolled, which it
 /// does not do at -O2 and -O3 when the body is long. Clang unrolls by itself.
 #if defined(__GNUC__) && !defined(__clang__)
-#define EVROS_UNROLL _Pragma("GCC unroll 16")
+#define EVROS_UNROLLED _Pragma("GCC unroll 16")
 #else
-#define EVROS_UNROLL
+#define EVROS_UNROLLED
 #endif

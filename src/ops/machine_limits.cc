@@ -9,6 +9,7 @@
 
 #include "base/str.h"
 #include "io/memory.h"
+#include "kernels/isa.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -78,13 +79,6 @@ std::span<const Sum> ways_to_read() {
   return kPortable;
 }
 
-/// GCC keeps the sums of a loop that it does not unroll in memory; Clang unrolls by itself.
-#if defined(__clang__)
-#define EVROS_UNROLLED
-#else
-#define EVROS_UNROLLED _Pragma("GCC unroll 12")
-#endif
-
 // Products per step of each kernel below; two operations (multiply, add) each.
 constexpr int64_t kChains = 12;
 
@@ -147,7 +141,6 @@ __attribute__((target("avx2"))) uint64_t int8_avx2(int64_t steps) {
   return static_cast<uint64_t>(_mm256_extract_epi64(all, 0));
 }
 #endif
-#undef EVROS_UNROLLED
 
 struct Int8Kernel {
   const char* name;

@@ -82,6 +82,7 @@ std::string plan_text(const Plan& plan, const engine::EngineOptions& asked) {
   fact("done", cat("context ", plan.context, " (", context_words(plan), "), ", plan.sessions,
                    plan.sessions == 1 ? " session" : " sessions"));
   fact("memory to use", cat(human_bytes(plan.usable_bytes), " (", plan.usable_because, ")"));
+  if (plan.device_free) fact("of the GPU", cat(human_bytes(*plan.device_free), " free"));
   for (const io::MemoryLimit& limit : plan.measured.limits) {
     fact("", cat("found: ", limit.name, ", ", human_bytes(limit.bytes)));
   }
@@ -128,6 +129,9 @@ void plan_json(JsonWriter& json, const Plan& plan, const engine::EngineOptions& 
   json.key("tables_bytes").value(plan.tables_bytes).key("scratch_bytes").value(plan.scratch_bytes);
   json.key("buffer_bytes").value(plan.buffer_bytes).key("program_bytes").value(plan.program_bytes);
   json.key("caller_bytes").value(plan.caller_bytes).key("total_bytes").value(plan.total_bytes());
+  if (plan.device_free) {
+    json.key("device_bytes").value(plan.device_bytes()).key("device_free_bytes").value(*plan.device_free);
+  }
   json.key("fits").value(plan.fits());
   if (!plan.fits()) json.key("refused").value(verdict(plan));
   json.end_object();
@@ -140,8 +144,13 @@ std::string plan_summary(const Plan& plan, const engine::EngineOptions& asked) {
   if (!told && plan.total_bytes() - plan.caller_bytes < kWorthALine) return out;
   const uint64_t state = plan.banks_bytes() + plan.pages_bytes() + plan.tables_bytes;
   const uint64_t rest = plan.total_bytes() - plan.weight_bytes - plan.table_memory_bytes - state;
-  out = cat("memory: ", human_bytes(plan.total_bytes()), " of ", human_bytes(plan.usable_bytes), " (",
-            plan.usable_because, "): weights ", human_bytes(plan.weight_bytes));
+  out = cat("memory: ", human_bytes(plan.host_bytes()), " of ", human_bytes(plan.usable_bytes), " (",
+            plan.usable_because, ")");
+  if (plan.device_free) {
+    out += cat(", and ", human_bytes(plan.device_bytes()), " of the ", human_bytes(*plan.device_free),
+               " that are free on the GPU");
+  }
+  out += cat(": weights ", human_bytes(plan.weight_bytes));
   if (plan.table_bytes > 0) {
     out += cat(", n-gram table ", human_bytes(plan.table_memory_bytes),
                asked.table.resident ? "" : cat(" for ", human_bytes(plan.table_bytes), " on disk"));

@@ -168,7 +168,7 @@ void integer_column(const StripWork& work, Sums& sums) {
     for (int64_t g = 0; g < groups; ++g) {
       const std::byte* block = blocks + g / kGroups * Format::kBytes * kStripRows;
       segments.prefetch(blocks, g);
-      EVROS_UNROLL
+      EVROS_UNROLLED
       for (int v = 0; v < kVectors; ++v) {
         if (g % kGroups == 0) units[v] = units_of<Format>(block, v * kWidth);
         IntegerGroup<Format> w[1];
