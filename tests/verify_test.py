@@ -59,6 +59,10 @@ class Verify(unittest.TestCase):
         self.assertEqual(first["digests"], second["digests"])
         self.assertNotEqual(first["digests"]["combined"], other["digests"]["combined"])
 
+    def test_memory_for_the_table_that_is_too_small_for_a_chunk_of_the_text_is_made_larger(self):
+        code, report, errors = verify(TINY, "--budget", "2", "--tokens", "40", "--ple-memory-mb", "1")
+        self.assertEqual((errors, code, report["tokens"]), ("", 0, 40))
+
     def test_a_model_that_cannot_be_opened_is_one_sentence_and_exit_1(self):
         done = subprocess.run([EVROS, "verify", "/nonexistent.gguf"], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stdout), (1, ""))

@@ -133,20 +133,12 @@ Result<state::Limits> state_limits(const EngineOptions& options, int32_t page_to
   return limits;
 }
 
-// A chunk holds the frames of all its table rows at once.
-Status check_frames(const EngineOptions& options, const format::HyperParams& h, const format::Tensor& table,
-                    int64_t row_bytes) {
-  const auto frame = static_cast<int64_t>(options.table.frame_bytes);
-  if (options.table.resident || frame == 0) return {};
-  const auto of_row =
-      static_cast<int64_t>(pages::frames_of_row(static_cast<uint64_t>(row_bytes), options.table.frame_bytes));
-  const int64_t of_chunk = int64_t{options.chunk} * h.ple_heads() * of_row;
-  const int64_t needed = std::min(of_chunk, static_cast<int64_t>(table.bytes() / options.table.frame_bytes) + 1);
-  const auto there = static_cast<int64_t>(options.table.memory_bytes / options.table.frame_bytes);
+Status check_frames(const EngineOptions& options, const format::ModelFile& file) {
+  const uint64_t needed = table_memory_of_chunk(file, options), there = options.table.memory_bytes;
   if (there >= needed) return {};
   return Error{Code::invalid_argument,
-               cat("a chunk of ", options.chunk, " tokens may read ", needed, " frames of the n-gram table at once, ",
-                   (needed * frame + (1 << 20) - 1) >> 20, " MiB; ", options.table.memory_bytes >> 20,
+               cat("a chunk of ", options.chunk, " tokens may read ", needed / options.table.frame_bytes,
+                   " frames of the n-gram table at once, ", (needed + (1 << 20) - 1) >> 20, " MiB; ", there >> 20,
                    " MiB are set aside for it")};
 }
 
@@ -193,7 +185,7 @@ class Planner {
     int64_t row_bytes = 0;
     if (const format::Tensor* table = h.ple.empty() ? nullptr : file_.find(kTableName)) {
       row_bytes = static_cast<int64_t>(format::row_bytes(table->type, table->ne[0]));
-      EVROS_TRY(check_frames(options, h, *table, row_bytes));
+      EVROS_TRY(check_frames(options, file_));
       place_table(plan, *table, options.table);
     }
     plan.scratch_bytes = model::carve_scratch(h, plan.pass, row_bytes, nullptr).bytes;
@@ -310,6 +302,16 @@ class Planner {
 
 const char* place_name(Place place) {
   return place == Place::memory ? "memory" : place == Place::frames ? "disk, read into frames" : "disk, not used";
+}
+
+uint64_t table_memory_of_chunk(const format::ModelFile& file, const EngineOptions& options) {
+  const format::HyperParams& h = file.hyper();
+  const format::Tensor* table = h.ple.empty() ? nullptr : file.find(kTableName);
+  const uint64_t frame = options.table.frame_bytes;
+  if (table == nullptr || options.table.resident || frame == 0) return 0;
+  const uint64_t of_row = pages::frames_of_row(format::row_bytes(table->type, table->ne[0]), frame);
+  const uint64_t of_chunk = static_cast<uint64_t>(options.chunk) * static_cast<uint64_t>(h.ple_heads()) * of_row;
+  return std::min(of_chunk, table->bytes() / frame + 1) * frame;
 }
 
 Result<Plan> make_plan(const format::ModelFile& file, const EngineOptions& options, io::Io& kernel,

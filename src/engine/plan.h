@@ -105,6 +105,10 @@ struct Plan {
 Result<Plan> make_plan(const format::ModelFile& file, const EngineOptions& options, io::Io& kernel = io::real_io(),
                        std::optional<uint64_t> device_free = std::nullopt);
 
+/// What EngineOptions::table must set aside at least: the frames of all rows that a chunk of options.chunk tokens may read, which
+/// it holds at once. 0 without a table and with a resident one.
+uint64_t table_memory_of_chunk(const format::ModelFile& file, const EngineOptions& options);
+
 /// Ok when the plan fits; else Code::out_of_memory: what is needed, by group, what there is and why, and what to change.
 /// Where both the device's memory and the host's are too small, it speaks of the device's.
 Status check_fits(const Plan& plan);

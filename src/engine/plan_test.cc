@@ -134,6 +134,22 @@ TEST(Plan, ATableInMemoryThatDoesNotFitIsSentToDisk) {
   EXPECT_NE(plan.advice.find("--ple disk"), std::string::npos) << plan.advice;
 }
 
+TEST(Plan, TheTablesMemoryOfAChunkIsTheLeastThatIsTaken) {
+  for (const int32_t chunk : {1, 7, 100, 4000}) {
+    EngineOptions options;
+    options.chunk = chunk;
+    options.table.memory_bytes = table_memory_of_chunk(tiny(), options);
+    EXPECT_TRUE(make_plan(tiny(), options).ok()) << chunk;
+    --options.table.memory_bytes;
+    const auto less = make_plan(tiny(), options);
+    ASSERT_FALSE(less.ok()) << chunk;
+    EXPECT_NE(less.error().message.find("frames of the n-gram table"), std::string::npos) << less.error().message;
+  }
+  EngineOptions resident;
+  resident.table.resident = true;
+  EXPECT_EQ(table_memory_of_chunk(tiny(), resident), 0u);
+}
+
 TEST(Plan, WhenNothingHelpsTheLeastThatIsNeededIsSaid) {
   const Plan plan = plan_of(budget(8 * kMiB));
   EXPECT_FALSE(plan.fits());

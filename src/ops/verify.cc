@@ -21,12 +21,14 @@ constexpr int64_t kShortest = 24, kLongest = 2048;
 constexpr uint64_t kSecondEngineBytes = uint64_t{4} << 30;
 constexpr size_t kFaultTokens = 3;
 
-engine::EngineOptions sized(engine::EngineOptions options, int64_t tokens) {
+/// For texts of so many tokens, which are also run in one chunk; the n-gram table gets the memory that this takes.
+engine::EngineOptions sized(const format::ModelFile& file, engine::EngineOptions options, int64_t tokens) {
   options.sessions = kVerifySessions;
   options.batch = kVerifyBatch;
   options.checkpoints = 1;
   options.context = tokens + 16;
   options.chunk = static_cast<int32_t>(std::max<int64_t>(tokens, kVerifyBatch));
+  options.table.memory_bytes = std::max(options.table.memory_bytes, engine::table_memory_of_chunk(file, options));
   return options;
 }
 
@@ -53,9 +55,9 @@ struct Surroundings {
 };
 
 // The longest text that the budget allows, at least far enough for the sparse attention when that is possible.
-Result<int64_t> choose_length(io::Io& io, const std::string& path, const VerifyOptions& options, VerifyRun& run) {
+Result<int64_t> choose_length(io::Io& io, const format::ModelFile& file, const VerifyOptions& options, VerifyRun& run) {
   Surroundings around(io, options);
-  EVROS_ASSIGN(const auto engine, around.load(path, sized(options.engine, kShortest)));
+  EVROS_ASSIGN(const auto engine, around.load(file.path(), sized(file, options.engine, kShortest)));
   const format::HyperParams& h = engine->model().hyper;
   run.use(*engine);
   if (options.tokens > 0)
@@ -87,7 +89,7 @@ void check_tables(VerifyRun& run, io::Io& io, const std::string& path, const std
     for (const kernels::Kernels* table : kernels::host_tables()) {
       for (const int threads : {1, 2, 3}) {
         if (run.out_of_time()) break;
-        engine::EngineOptions options = sized(run.options().engine, static_cast<int64_t>(text.size()));
+        engine::EngineOptions options = sized(first.file(), run.options().engine, static_cast<int64_t>(text.size()));
         options.kernels = table->name;
         options.device = "cpu";
         options.threads = threads;
@@ -159,17 +161,17 @@ Result<std::unique_ptr<engine::Engine>> load_cpu(VerifyRun& run, io::Io& io, con
     run.skip("the CPU's bits", "S3", "it would load the weights a second time");
     return std::unique_ptr<engine::Engine>();
   }
-  engine::EngineOptions options = sized(run.options().engine, n);
+  engine::EngineOptions options = sized(engine.file(), run.options().engine, n);
   options.device = "cpu";
   options.kernels.clear();
   return engine::Engine::load(io, path, options);
 }
 
 // Runs every check on texts of `n` tokens.
-Status run_checks(VerifyRun& run, io::Io& io, const std::string& path, int64_t n) {
+Status run_checks(VerifyRun& run, io::Io& io, const format::ModelFile& file, int64_t n) {
   Surroundings around(io, run.options());
-  EVROS_ASSIGN(const auto engine, around.load(path, sized(run.options().engine, n)));
-  EVROS_ASSIGN(const auto cpu, load_cpu(run, io, path, *engine, n));
+  EVROS_ASSIGN(const auto engine, around.load(file.path(), sized(file, run.options().engine, n)));
+  EVROS_ASSIGN(const auto cpu, load_cpu(run, io, file.path(), *engine, n));
   run.use(*engine);
   VerifyReport& report = run.report();
   report.model = engine->info().model;
@@ -197,7 +199,7 @@ Status run_checks(VerifyRun& run, io::Io& io, const std::string& path, int64_t n
   verify_operations(run, texts, wanted);
   verify_partitions(run, texts, wanted);
   texts[0].resize(std::min<size_t>(texts[0].size(), kShortest));
-  check_tables(run, io, path, texts[0]);
+  check_tables(run, io, file.path(), texts[0]);
   return {};
 }
 
@@ -211,8 +213,9 @@ Result<VerifyReport> verify(io::Io& io, const std::string& path, const VerifyOpt
                             const Progress& progress) {
   VerifyReport report;
   VerifyRun run(io, options, report, progress);
-  EVROS_ASSIGN(const int64_t length, choose_length(io, path, options, run));
-  EVROS_TRY(run_checks(run, io, path, length));
+  EVROS_ASSIGN(const auto file, format::open_model(io, path));
+  EVROS_ASSIGN(const int64_t length, choose_length(io, *file, options, run));
+  EVROS_TRY(run_checks(run, io, *file, length));
   report.seconds = run.seconds();
   evros::report(progress, 1000, 1000);
   return report;
