@@ -147,6 +147,7 @@ const EngineInfo& Engine::info() const { return impl_->info; }
 const format::ModelFile& Engine::file() const { return *impl_->file; }
 const model::Model& Engine::model() const { return impl_->model; }
 device::Device& Engine::device() const { return *impl_->device; }
+const std::map<const std::byte*, std::string>& Engine::weight_names() const { return impl_->weights->names(); }
 const state::Store& Engine::store() const { return *impl_->store; }
 int32_t Engine::table_frames_held() const { return impl_->table == nullptr ? 0 : impl_->table->frames_leased(); }
 

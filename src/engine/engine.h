@@ -21,6 +21,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -128,6 +129,8 @@ class Engine {
   const format::ModelFile& file() const;
   const model::Model& model() const;
   device::Device& device() const;
+  /// The tensor that every address of model().weights holds; they move when a device is lost.
+  const std::map<const std::byte*, std::string>& weight_names() const;
   const state::Store& store() const;
   /// Frames of the n-gram table that somebody holds: zero between calls.
   int32_t table_frames_held() const;

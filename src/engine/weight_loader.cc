@@ -52,13 +52,14 @@ Result<std::vector<float>> read_floats(const format::ModelFile& file, const form
   return values;
 }
 
-Result<std::byte*> WeightLoader::place(uint64_t bytes) {
+Result<std::byte*> WeightLoader::place(uint64_t bytes, const std::string& name) {
   if (taken_ == 0) {
     EVROS_ASSIGN(memory_, device_.allocate(total_, "the weights"));
   }
   CHECK(weight_room(bytes) <= total_ - taken_);
   std::byte* const data = memory_.data() + taken_;
   taken_ += weight_room(bytes);
+  names_[data] = name;
   return data;
 }
 
@@ -79,7 +80,7 @@ bool WeightLoader::pack(const format::Tensor& tensor, std::span<const std::byte>
 Result<model::Matrix> WeightLoader::matrix(const std::string& name) {
   EVROS_ASSIGN(const format::Tensor* tensor, find_tensor(file_, name));
   CHECK(tensor->derive == format::Derive::none);
-  EVROS_ASSIGN(std::byte * data, place(tensor->bytes()));
+  EVROS_ASSIGN(std::byte * data, place(tensor->bytes(), name));
   std::vector<std::byte> staging, packed;
   for (uint64_t at = 0; at < tensor->bytes();) {
     const uint64_t n = read_step(*tensor, at);
@@ -105,7 +106,7 @@ Result<const float*> WeightLoader::vector(const std::string& name) {
   if (!kernels::scales_finite(format::TensorType::f32, bytes)) {
     return Error{Code::bad_file, cat(file_.path(), ": tensor ", name, " holds a value that is NaN or infinite")};
   }
-  EVROS_ASSIGN(std::byte * data, place(bytes.size()));
+  EVROS_ASSIGN(std::byte * data, place(bytes.size(), name));
   EVROS_TRY(device_.upload(data, bytes));
   filled_ = taken_;
   return reinterpret_cast<const float*>(data);

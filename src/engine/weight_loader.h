@@ -2,6 +2,7 @@
 // the kernels (kernels/layout.h) or (vectors) dequantised with its derivation applied.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,6 +33,8 @@ class WeightLoader : public model::TensorSource {
   Result<const float*> vector(const std::string& name) override;
   /// From now on tells `progress` how many of all device bytes are filled; the end is told by finish().
   void report_to(Progress progress) { progress_ = std::move(progress); }
+  /// The tensor that lies at each address of the device.
+  const std::map<const std::byte*, std::string>& names() const { return names_; }
   /// Nothing more will be asked for.
   void finish() {
     pool_.reset();
@@ -40,7 +43,7 @@ class WeightLoader : public model::TensorSource {
   }
 
  private:
-  Result<std::byte*> place(uint64_t bytes);
+  Result<std::byte*> place(uint64_t bytes, const std::string& name);
   bool pack(const format::Tensor& tensor, std::span<const std::byte> stored, std::span<std::byte> packed);
 
   const format::ModelFile& file_;
@@ -48,6 +51,7 @@ class WeightLoader : public model::TensorSource {
   std::optional<device::Pool> pool_;
   uint64_t total_;
   device::Buffer memory_;  // total_ bytes, once something was asked for
+  std::map<const std::byte*, std::string> names_;
   uint64_t taken_ = 0, filled_ = 0;
   Progress progress_;
 };

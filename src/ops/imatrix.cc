@@ -37,14 +37,6 @@ ImatrixDevice::ImatrixDevice(std::unique_ptr<device::Device> inner, const Kernel
 
 ImatrixDevice::~ImatrixDevice() { g_device = nullptr; }
 
-Result<device::Buffer> ImatrixDevice::allocate(uint64_t bytes, std::string_view what) {
-  auto buffer = ForwardingDevice::allocate(bytes, what);
-  if (!buffer.ok()) return buffer;
-  const std::lock_guard lock(names_lock_);
-  names_[buffer->data()] = what;
-  return buffer;
-}
-
 std::map<std::string, format::ImportanceEntry> ImatrixDevice::entries() const {
   std::map<std::string, format::ImportanceEntry> all;
   for (const auto& [name, sums] : sums_) {
@@ -71,9 +63,8 @@ void ImatrixDevice::experts(device::Queue& queue, const Batch& batch, const kern
 }
 
 ImatrixDevice::Sums& ImatrixDevice::sums_of(const kernels::Matrix& w, int64_t experts) {
-  const std::lock_guard lock(names_lock_);
-  const auto name = names_.find(w.data);
-  CHECK(name != names_.end());
+  const auto name = names_->find(w.data);
+  CHECK(name != names_->end());
   Sums& sums = sums_[name->second];
   sums.columns = w.cols;
   sums.squares.resize(static_cast<size_t>(experts * w.cols));
@@ -82,7 +73,7 @@ ImatrixDevice::Sums& ImatrixDevice::sums_of(const kernels::Matrix& w, int64_t ex
 }
 
 void ImatrixDevice::add(device::Queue& queue, const kernels::Matrix& w, const Input& input) {
-  if (!measuring_) return;
+  if (names_ == nullptr) return;
   Sums& sums = sums_of(w, input.experts);
   const auto expert = [&](int64_t p) { return input.expert == nullptr ? 0 : int64_t{input.expert[p]}; };
   for (int64_t p = 0; p < input.products; ++p) ++sums.counts[static_cast<size_t>(expert(p))];
@@ -102,7 +93,7 @@ Result<format::ImportanceMatrix> measure_importance(engine::Engine& engine, Imat
   if (tokens.empty()) return Error{Code::invalid_argument, "the text has no token; an importance matrix needs some"};
   format::ImportanceMatrix matrix{{dataset}, 0, static_cast<uint32_t>(window), {}};
   EVROS_ASSIGN(const engine::SessionId session, engine.open());
-  device.measure(true);
+  device.measure(&engine.weight_names());
   Status status;
   const auto step = static_cast<size_t>(window);
   for (size_t at = 0; at < tokens.size() && status.ok(); at += step) {
@@ -111,7 +102,7 @@ Result<format::ImportanceMatrix> measure_importance(engine::Engine& engine, Imat
     ++matrix.chunk_count;
     report(progress, std::min(at + step, tokens.size()) * sizeof(int32_t), tokens.size_bytes());
   }
-  device.measure(false);
+  device.measure(nullptr);
   EVROS_TRY(engine.close(session));
   EVROS_TRY(status);
   matrix.entries = device.entries();

@@ -2,17 +2,15 @@
 // that it was multiplied with, and for routed experts how many rows each saw (format/importance.h has the file).
 //
 // The sums are taken at the kernel table, where every product passes with its weights and its inputs: a device around the
-// CPU remembers by which name each matrix was allocated and reads the inputs of `matmul` and `experts`. They are formed in
+// CPU knows each matrix by its address and reads the inputs of `matmul` and `experts`. They are formed in
 // float64 in the order of the text, so that chunks and threads change no bit of them.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/progress.h"
@@ -33,14 +31,12 @@ class ImatrixDevice final : public device::ForwardingDevice {
   ImatrixDevice(const ImatrixDevice&) = delete;
   ImatrixDevice& operator=(const ImatrixDevice&) = delete;
 
-  /// From now on products are counted, or not.
-  void measure(bool on) { measuring_ = on; }
+  /// From now on products are counted, by Engine::weight_names() of the engine that runs here; null: no more.
+  void measure(const std::map<const std::byte*, std::string>* names) { names_ = names; }
   /// What was counted so far, rounded to float32.
   std::map<std::string, format::ImportanceEntry> entries() const;
 
   const kernels::Kernels* kernels() const override { return &table_; }
-  /// Remembers `what`; an address that is given out again has its new name.
-  Result<device::Buffer> allocate(uint64_t bytes, std::string_view what) override;
 
  private:
   /// Sums of one tensor.
@@ -65,9 +61,7 @@ class ImatrixDevice final : public device::ForwardingDevice {
 
   const kernels::Kernels& inner_table_;
   kernels::Kernels table_;
-  bool measuring_ = false;
-  std::mutex names_lock_;  // memory is allocated from any thread
-  std::map<const std::byte*, std::string> names_;
+  const std::map<const std::byte*, std::string>* names_ = nullptr;  // while products are counted
   std::map<std::string, Sums> sums_;
 };
 
