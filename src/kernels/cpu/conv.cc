@@ -11,7 +11,7 @@ namespace simd {
 namespace {
 
 constexpr int kMostTaps = 8;      // convolutions longer than this take the reference kernel
-constexpr int64_t kStrip = 1024;  // channels of one unit of work: a kilobyte of every row
+constexpr int64_t kStrip = 1024;  // channels of one unit of work: four kilobytes of every row
 
 /// A tile's weights, from [channel][tap] to [tap][channel].
 struct Taps {
