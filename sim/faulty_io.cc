@@ -48,6 +48,8 @@ class FaultyFile final : public io::File {
     return {};
   }
 
+  void will_read(uint64_t offset, uint64_t bytes) const override { inner_->will_read(offset, bytes); }
+
   Status write_at(uint64_t offset, std::span<const std::byte> bytes) override {
     may_die(faults_);
     if (faults_.fires(FaultKind::write)) {

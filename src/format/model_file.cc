@@ -49,19 +49,38 @@ class StoredModel final : public ModelFile {
     return {};
   }
 
+  void will_read(const Tensor& tensor, uint64_t offset, uint64_t bytes) const override {
+    CHECK(offset <= tensor.bytes() && bytes <= tensor.bytes() - offset);
+    const Status status = for_parts(tensor, offset, bytes, [](const io::File& file, uint64_t at, uint64_t, uint64_t part) {
+      file.will_read(at, part);
+      return Status{};
+    });
+    CHECK(status.ok());
+  }
+
  private:
   Status read_pieces(const Tensor& tensor, uint64_t offset, std::span<std::byte> out) const {
+    return for_parts(tensor, offset, out.size(),
+                     [&](const io::File& file, uint64_t at, uint64_t done, uint64_t part) -> Status {
+                       const Status status = file.read_at(at, out.subspan(done, part));
+                       if (status.ok()) return {};
+                       return Error{status.error().code,
+                                    cat("tensor ", quoted(tensor.name), ": ", status.error().message)};
+                     });
+  }
+
+  /// use(file, offset in it, bytes before, bytes) for what [offset, offset + bytes) of a tensor has in each of its pieces.
+  template <typename Use>
+  Status for_parts(const Tensor& tensor, uint64_t offset, uint64_t bytes, const Use& use) const {
     const auto found = index_.find(tensor.name);
     CHECK(found != index_.end());
     const std::vector<uint64_t>& starts = starts_[found->second];
     size_t i = static_cast<size_t>(std::upper_bound(starts.begin(), starts.end(), offset) - starts.begin()) - 1;
-    for (size_t done = 0; done < out.size(); ++i) {
+    for (uint64_t done = 0; done < bytes; ++i) {
       const Piece& piece = tensor.pieces[i];
       const uint64_t skip = offset + done - starts[i];
-      const auto part = static_cast<size_t>(std::min<uint64_t>(piece.bytes - skip, out.size() - done));
-      const Status status = parts_.files[piece.file]->read_at(piece.offset + skip, out.subspan(done, part));
-      if (!status.ok())
-        return Error{status.error().code, cat("tensor ", quoted(tensor.name), ": ", status.error().message)};
+      const uint64_t part = std::min(piece.bytes - skip, bytes - done);
+      EVROS_TRY(use(*parts_.files[piece.file], piece.offset + skip, done, part));
       done += part;
     }
     return {};

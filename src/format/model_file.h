@@ -102,6 +102,8 @@ class ModelFile {
   /// whole rows). `derive` is NOT applied. Out of range is CHECKed; a file that ends early or a failed read is an error
   /// that names file and tensor.
   virtual Status read(const Tensor& tensor, uint64_t offset, std::span<std::byte> out) const = 0;
+  /// File::will_read() for these bytes.
+  virtual void will_read(const Tensor& /*tensor*/, uint64_t /*offset*/, uint64_t /*bytes*/) const {}
 };
 
 /// Opens a .gguf (any file of a split set opens the whole set) or a folder with config.json and *.safetensors. Reads

@@ -26,6 +26,9 @@ class File {
   virtual uint64_t size() const = 0;
   /// Fills `out` from `offset`. A file that ends before that is an error (Code::bad_file), never a short read.
   virtual Status read_at(uint64_t offset, std::span<std::byte> out) const = 0;
+  /// A hint that these bytes will be read soon: storage that answers many requests at once may begin with them all. Returns
+  /// before they are there; changes no result, and never fails.
+  virtual void will_read(uint64_t /*offset*/, uint64_t /*bytes*/) const {}
   /// Writes all of `bytes` at `offset`, extending the file (with a hole, where the system has them) when needed.
   virtual Status write_at(uint64_t offset, std::span<const std::byte> bytes) = 0;
   /// Sets the length; growing leaves a hole.

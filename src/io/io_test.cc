@@ -51,6 +51,20 @@ TEST_P(IoTest, WhatWasWrittenIsReadBackAtAnyOffset) {
   EXPECT_EQ((*again)->path(), at("a"));
 }
 
+TEST_P(IoTest, AHintOfReadingChangesNothingWhereverItPoints) {
+  auto made = io().create(at("hint"));
+  ASSERT_TRUE(made.ok());
+  File* const file = made->get();
+  ASSERT_TRUE(file->write_at(0, bytes_of("some bytes")).ok());
+  for (const uint64_t offset : {uint64_t{0}, uint64_t{9}, uint64_t{4096}, ~uint64_t{0}}) {
+    for (const uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 40, ~uint64_t{0}}) {
+      file->will_read(offset, bytes);
+    }
+  }
+  EXPECT_EQ(file->size(), 10U);
+  EXPECT_EQ(*read_file(io(), at("hint"), 10), "some bytes");
+}
+
 TEST_P(IoTest, AReadPastTheEndIsAnErrorAndNeverShort) {
   auto file = io().create(at("a"));
   ASSERT_TRUE((*file)->write_at(0, bytes_of("0123456789")).ok());

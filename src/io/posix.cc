@@ -56,6 +56,11 @@ class PosixFile final : public File {
     return {};
   }
 
+  void will_read(uint64_t offset, uint64_t bytes) const override {
+    if (offset > kMaxOffset || bytes > kMaxOffset) return;
+    ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+  }
+
   Status write_at(uint64_t offset, std::span<const std::byte> bytes) override {
     if (offset > kMaxOffset || bytes.size() > kMaxOffset) return failure("write", path_, EFBIG);
     size_t done = 0;

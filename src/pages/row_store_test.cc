@@ -38,6 +38,7 @@ class FakeModel final : public format::ModelFile {
     const int64_t number = reads++;
     {
       const std::lock_guard lock(mutex_);
+      if (announced.erase({offset, out.size()}) == 0) ++unannounced;
       longest = std::max<uint64_t>(longest, out.size());
     }
     if (slow) std::this_thread::sleep_for(std::chrono::microseconds(number % 5 * 50));
@@ -48,7 +49,15 @@ class FakeModel final : public format::ModelFile {
     return {};
   }
 
+  void will_read(const format::Tensor&, uint64_t offset, uint64_t bytes) const override {
+    const std::lock_guard lock(mutex_);
+    announced.insert({offset, bytes});
+    most_announced = std::max(most_announced, announced.size());
+  }
+
   mutable std::atomic<int64_t> reads{0};
+  mutable std::set<std::pair<uint64_t, uint64_t>> announced;  // offset and bytes, not read yet
+  mutable size_t most_announced = 0, unannounced = 0;
   mutable uint64_t longest = 0;
   int64_t fail_at = -1, fail_every = 0;
   bool slow = false;
@@ -116,6 +125,21 @@ TEST(RowStore, random_rows_equal_direct_reads_for_many_shapes) {
       EXPECT_EQ(store->frames_leased(), 0);
     }
   }
+}
+
+TEST(RowStore, all_reads_of_a_request_are_announced_before_the_first) {
+  FakeModel file;
+  const auto store = open(file, table(100'000, 90), {.memory_bytes = 1 << 20});
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 20; ++round) {
+    file.most_announced = 0;
+    const int64_t before = file.reads.load();
+    const auto lease = store->acquire(random_rows(random, 100'000, 16));
+    ASSERT_TRUE(lease.ok()) << lease.error().message;
+    EXPECT_EQ(file.most_announced, static_cast<size_t>(file.reads.load() - before));
+    EXPECT_TRUE(file.announced.empty());
+  }
+  EXPECT_EQ(file.unannounced, 0U);
 }
 
 TEST(RowStore, a_table_of_51_gigabytes_opens_at_once_and_its_last_row_is_right) {

@@ -12,10 +12,6 @@ namespace {
 constexpr int kVectors = static_cast<int>(kStripRows) / kWidth;
 /// Vectors of rows that a loop over columns keeps in registers at once.
 constexpr int kPass = kWidth == 16 ? 2 : 1;
-/// How far ahead of its use a weight is asked for: more than memory takes to answer, and within the page of 4 KiB in which
-/// the processor's own prefetcher is at work (bench/LOG.md).
-constexpr int64_t kAhead = 2048;
-
 /// Output sums and, for the integer chain, those of the current segment.
 struct Sums {
   alignas(64) float y[kStripColumns][kStripRows];
@@ -92,7 +88,7 @@ class Segments : public RawSegments<segment_bytes<Format>()> {
   /// Asks for the memory that lies ahead of group g of the segment at `blocks`.
   static EVROS_INLINE void prefetch(const std::byte* blocks, int64_t g) {
     constexpr int64_t kGroupBytes = Format::kBytes * kStripRows / (Format::kBlock / 32);
-    for (int64_t at = 0; at < kGroupBytes; at += 64) __builtin_prefetch(blocks + g * kGroupBytes + kAhead + at);
+    ask_ahead<kGroupBytes>(blocks + g * kGroupBytes);
   }
 };
 
@@ -102,7 +98,7 @@ class Segments<Decoded<kElements, kMinimum>> {
   explicit Segments(const StripWork& work)
       : decoder_(decoder_of(work.type)), raw_(work, decoder_.block, decoder_.bytes) {}
   EVROS_INLINE const std::byte* at(int64_t k0, int64_t n) {
-    decoder_.decode(raw_.at(k0, n), n, kAhead, buffer_);
+    decoder_.decode(raw_.at(k0, n), n, buffer_);
     return buffer_;
   }
   static EVROS_INLINE void prefetch(const std::byte*, int64_t) {}  // decoding does
@@ -248,7 +244,7 @@ EVROS_INLINE void float_segment(const StripWork& work, const std::byte* weights,
     }
     const std::byte* from = weights + lane * Format::kBytes;
     for (int64_t k = 0; k < n; ++k, from += kStripRows * Format::kBytes) {
-      for (int64_t at = 0; at < kFloatPass * kWidth * Format::kBytes; at += 64) __builtin_prefetch(from + kAhead + at);
+      ask_ahead<kFloatPass * kWidth * Format::kBytes>(from);
       Vec w[kFloatPass];
       for (int v = 0; v < kFloatPass; ++v) w[v] = Format::numbers(from + v * kWidth * Format::kBytes, All{});
       for (int i = 0; i < kCount; ++i) {
