@@ -103,6 +103,33 @@ class EveryType(unittest.TestCase):
         self.assertLess(np.median(right), 1e-6, name)
         self.assertGreater(np.median(wrong), 100 * np.median(right), name)
 
+    def test_outer_scales(self):
+        model, scaled, floats = self.path("made.gguf"), self.path("scaled.gguf"), self.path("as-floats.gguf")
+        self.retyped(model, lambda name: "BF16" if "indexer" in name else "NVFP4")
+        rng, scales = np.random.default_rng(8), {}
+        for tensor in gguf.GGUFReader(model).tensors:
+            if tensor.tensor_type == kind_of("NVFP4") and "token_embd" not in tensor.name:
+                count = tensor.shape[2] if len(tensor.shape) == 3 else 1
+                scales[tensor.name] = np.exp2(rng.integers(-3, 4, count)).astype(np.float32)
+        self.assertGreater(len(scales), 20)
+        named = {name.removesuffix("weight") + "scale": s for name, s in scales.items()}
+        named.update({name.removesuffix("weight") + "input_scale": np.float32([0.01]) for name in list(scales)[:1] if "exps" not in name})
+        gguf_files.rewrite(model, scaled, added=named)
+        gguf_files.rewrite(model, floats, dequantise=True, changed={
+            name: lambda a, s=s: a * (s.reshape(-1, 1, 1) if a.ndim == 3 else s) for name, s in scales.items()})
+        # Powers of two: whether weights or finished sums are multiplied changes no bit.
+        exact, theirs, without = self.trace(scaled, "N1-f32"), self.trace(floats), self.trace(model, "N1-f32")
+        for key, values in exact.items():
+            self.assertTrue(np.array_equal(values, theirs[key]), f"{key} differs")
+        self.assertFalse(np.array_equal(exact["a.logits"], without["a.logits"]))
+        # Any number, N1: near the floats that the package makes.
+        odd = {name: (0.7 * s).astype(np.float32) for name, s in named.items()}
+        gguf_files.rewrite(model, scaled, added=odd)
+        gguf_files.rewrite(model, floats, dequantise=True, changed={
+            name: lambda a, s=s: a * np.float32(0.7) * (s.reshape(-1, 1, 1) if a.ndim == 3 else s) for name, s in scales.items()})
+        exact, theirs = self.trace(scaled, "N1-f32")["a.logits"], self.trace(floats)["a.logits"]
+        self.assertLess(np.abs(exact - theirs).max(), 1e-4 * np.abs(theirs).max())
+
     def layer_errors(self, made, arrays, int8):
         """Median over the tokens of each layer's largest difference, as a share of the layer's largest value; `int8` names the
         matrices that are multiplied with int8 activations."""

@@ -1,9 +1,11 @@
 #include "engine/forward.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/str.h"
 #include "model/ngram.h"
+#include "model/stages.h"
 
 namespace evros::engine {
 
@@ -43,7 +45,7 @@ void Forward::reserve() {
   const size_t asked = rows * static_cast<size_t>(h.ple_heads());
   history_.reserve(sequences * static_cast<size_t>(h.ngram_size - 1));
   window_.resize(static_cast<size_t>(h.ngram_size));
-  table_rows_.reserve(asked);
+  table_rows_.reserve(h.ple.size() * asked);
   encoded_.reserve(asked * static_cast<size_t>(model_.ple_row_bytes));
   lease_ = table_->make_lease(asked);
 }
@@ -100,27 +102,31 @@ Status Forward::upload_rope() {
   return {};
 }
 
-void Forward::hash_ngrams(std::span<const ForwardRow> rows, const format::PleLayer& ple) {
+void Forward::hash_ngrams(std::span<const ForwardRow> rows) {
   const auto heads = static_cast<size_t>(model_.hyper.ple_heads());
-  table_rows_.resize(ids_.size() * heads);
-  size_t r = 0;
-  for (const ForwardRow& row : rows) {
-    for (size_t i = 0; i < row.tokens.size(); ++i, ++r) {
-      for (size_t back = 0; back < window_.size(); ++back) {
-        window_[back] = back <= i ? row.tokens[i - back] : row.history[back - i - 1];
+  table_rows_.resize(model_.hyper.ple.size() * ids_.size() * heads);
+  size_t at = 0;
+  for (const format::PleLayer& ple : model_.hyper.ple) {
+    for (const ForwardRow& row : rows) {
+      for (size_t i = 0; i < row.tokens.size(); ++i, at += heads) {
+        for (size_t back = 0; back < window_.size(); ++back) {
+          window_[back] = back <= i ? row.tokens[i - back] : row.history[back - i - 1];
+        }
+        model::ngram_rows(model_.hyper, ple, window_, std::span(table_rows_).subspan(at, heads));
       }
-      model::ngram_rows(model_.hyper, ple, window_, std::span(table_rows_).subspan(r * heads, heads));
     }
   }
+  table_->announce(table_rows_);
 }
 
-Status Forward::upload_table_rows(std::span<const ForwardRow> rows) {
+Status Forward::upload_table_rows(int32_t layer) {
   const auto row_bytes = static_cast<size_t>(model_.ple_row_bytes);
+  const size_t count = ids_.size() * static_cast<size_t>(model_.hyper.ple_heads());
   for (size_t p = 0; p < model_.hyper.ple.size(); ++p) {
-    hash_ngrams(rows, model_.hyper.ple[p]);
-    encoded_.resize(table_rows_.size() * row_bytes);
-    EVROS_TRY(table_->acquire(table_rows_, lease_));
-    for (size_t i = 0; i < table_rows_.size(); ++i) lease_.copy_row(i, &encoded_[i * row_bytes]);
+    if (model_.hyper.ple[p].layer != layer) continue;
+    encoded_.resize(count * row_bytes);
+    EVROS_TRY(table_->acquire(std::span(table_rows_).subspan(p * count, count), lease_));
+    for (size_t i = 0; i < count; ++i) lease_.copy_row(i, &encoded_[i * row_bytes]);
     lease_.release();
     EVROS_TRY(upload(scratch_.ple_encoded[p], encoded_));
   }
@@ -165,6 +171,15 @@ Result<std::span<const Status>> Forward::read_status(size_t sequences) {
   return std::span<const Status>(statuses);
 }
 
+Status Forward::before_stage(const model::Pass& pass, const model::Stage* next, const ChunkOptions& options) {
+  if (options.cancel != nullptr && options.cancel->load(std::memory_order_relaxed)) {
+    return Error{Code::cancelled, cat("cancelled before stage ", next == nullptr ? "publish" : next->name)};
+  }
+  if (options.observer != nullptr) EVROS_TRY((*options.observer)(pass, next));
+  const bool reads_table = table_ != nullptr && next != nullptr && next->run == model::kPleEmbed.run;
+  return reads_table ? upload_table_rows(next->layer) : Status{};
+}
+
 Result<std::span<const Status>> Forward::run(std::span<const ForwardRow> rows, const ChunkOptions& options) {
   lay_out(rows);
   CHECK(ids_.size() <= static_cast<size_t>(limits_.rows) && rows.size() <= static_cast<size_t>(limits_.sequences));
@@ -173,7 +188,7 @@ Result<std::span<const Status>> Forward::run(std::span<const ForwardRow> rows, c
   const auto sequences = static_cast<int32_t>(rows.size());
   const int32_t page_tokens = model_.state.layout.page_tokens;
   EVROS_TRY(upload_inputs());
-  if (table_ != nullptr) EVROS_TRY(upload_table_rows(rows));
+  if (table_ != nullptr) hash_ngrams(rows);
   const model::Pass pass{
       &model_,
       &scratch_,
@@ -181,12 +196,8 @@ Result<std::span<const Status>> Forward::run(std::span<const ForwardRow> rows, c
       {sequences, sequences, page_tokens, scratch_.last_sequence, scratch_.last_row_sequence, scratch_.last_position,
        scratch_.status},
       options.all_logits};
-  EVROS_TRY(model::run_stages(pass, stages_, device_, [&](const model::Stage* next) -> Status {
-    if (options.cancel != nullptr && options.cancel->load(std::memory_order_relaxed)) {
-      return Error{Code::cancelled, cat("cancelled before stage ", next == nullptr ? "publish" : next->name)};
-    }
-    return options.observer != nullptr ? (*options.observer)(pass, next) : Status{};
-  }));
+  const auto before = [&](const model::Stage* next) { return before_stage(pass, next, options); };
+  EVROS_TRY(model::run_stages(pass, stages_, device_, std::ref(before)));  // by reference: a copy would take memory
   return read_status(rows.size());
 }
 

@@ -41,8 +41,12 @@ class Forward {
   void lay_out(std::span<const ForwardRow> rows);
   Status upload_inputs();
   Status upload_rope();
-  void hash_ngrams(std::span<const ForwardRow> rows, const format::PleLayer& ple);
-  Status upload_table_rows(std::span<const ForwardRow> rows);
+  /// Fills table_rows_ and announces them to the table.
+  void hash_ngrams(std::span<const ForwardRow> rows);
+  /// Those of the n-gram layer `layer`, just before its first stage: until then the disk has had time.
+  Status upload_table_rows(int32_t layer);
+  /// `next` is null after the last stage.
+  Status before_stage(const model::Pass& pass, const model::Stage* next, const ChunkOptions& options);
   Result<std::span<const Status>> read_status(size_t sequences);
 
   template <typename T>
@@ -65,7 +69,7 @@ class Forward {
   std::vector<kernels::SequenceRows> sequence_, last_sequence_;
   std::vector<float> rope_rows_;
   std::vector<int64_t> window_;
-  std::vector<uint64_t> table_rows_;
+  std::vector<uint64_t> table_rows_;  // of each n-gram layer, of each token, of each head
   std::vector<std::byte> encoded_;
   pages::Lease lease_;  // holds nothing between passes
   std::vector<uint32_t> status_words_;

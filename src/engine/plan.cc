@@ -57,6 +57,7 @@ class CountingSource : public model::TensorSource {
     buffers = std::max(buffers, vector_buffer_bytes(*tensor));
     return static_cast<const float*>(nullptr);
   }
+  bool has(const std::string& name) const override { return file_.find(name) != nullptr; }
   std::vector<PlanGroup> groups() && {
     std::erase_if(groups_, [](const PlanGroup& g) { return g.stored_bytes == 0; });
     return std::move(groups_);

@@ -38,8 +38,12 @@ uint64_t vector_buffer_bytes(const format::Tensor& tensor) {
 }
 
 model::Matrix matrix_of(const format::Tensor& tensor, const std::byte* data) {
-  return {tensor.type, data, static_cast<int64_t>(tensor.rows()), static_cast<int64_t>(tensor.ne[0]),
-          static_cast<int64_t>(format::row_bytes(tensor.type, tensor.ne[0]))};
+  return {tensor.type,
+          data,
+          static_cast<int64_t>(tensor.rows()),
+          static_cast<int64_t>(tensor.ne[0]),
+          static_cast<int64_t>(format::row_bytes(tensor.type, tensor.ne[0])),
+          nullptr};
 }
 
 Result<std::vector<float>> read_floats(const format::ModelFile& file, const format::Tensor& tensor) {

@@ -31,6 +31,7 @@ class WeightLoader : public model::TensorSource {
 
   Result<model::Matrix> matrix(const std::string& name) override;
   Result<const float*> vector(const std::string& name) override;
+  bool has(const std::string& name) const override { return file_.find(name) != nullptr; }
   /// From now on tells `progress` how many of all device bytes are filled; the end is told by finish().
   void report_to(Progress progress) { progress_ = std::move(progress); }
   /// The tensor that lies at each address of the device.

@@ -166,7 +166,41 @@ void check_one(const TensorShape& wanted, const Tensor& seen, Problems& problems
   }
 }
 
+/// `name` with `ending` in place of "weight", back to the weight's name; empty when it ends otherwise.
+std::string weight_of(std::string_view name, std::string_view ending) {
+  if (!name.ends_with(ending)) return {};
+  return cat(name.substr(0, name.size() - ending.size()), ".weight");
+}
+
+/// Of a tensor that is not expected: is it a scale of a matrix, one number or one for each expert? Tables have none.
+class Scales {
+ public:
+  explicit Scales(std::span<const TensorShape> expected) {
+    for (const TensorShape& shape : expected) {
+      const bool is_table = shape.name.ends_with("token_embd.weight");
+      if (shape.dims > 1 && !shape.small && !is_table) of_matrix_[shape.name] = shape.dims == 3 ? shape.ne[2] : 1;
+    }
+  }
+  bool is_scale(const Tensor& tensor) const {
+    for (const char* ending : {".scale", ".input_scale"}) {
+      const auto found = of_matrix_.find(weight_of(tensor.name, ending));
+      if (found == of_matrix_.end()) continue;
+      return tensor.ne == std::array<uint64_t, 4>{found->second, 1, 1, 1} && is_plain_float(tensor.type);
+    }
+    return false;
+  }
+
+ private:
+  std::unordered_map<std::string, uint64_t> of_matrix_;  // how many scales
+};
+
 }  // namespace
+
+std::string outer_scale_name(std::string_view weight) {
+  constexpr std::string_view kEnding = "weight";
+  if (!weight.ends_with(kEnding)) return {};
+  return cat(weight.substr(0, weight.size() - kEnding.size()), "scale");
+}
 
 std::vector<TensorShape> expected_tensors(const HyperParams& hyper) { return Lister(hyper).run(); }
 
@@ -177,7 +211,8 @@ Status check_tensors(const HyperParams& hyper, std::span<const Tensor> tensors, 
     if (unclaimed.emplace(tensor.name, &tensor).second) continue;
     problems.add(cat("tensor ", quoted(tensor.name), " is there twice (a fused tensor beside its parts?)"));
   }
-  for (const TensorShape& wanted : expected_tensors(hyper)) {
+  const std::vector<TensorShape> expected = expected_tensors(hyper);
+  for (const TensorShape& wanted : expected) {
     const auto found = unclaimed.find(wanted.name);
     if (found == unclaimed.end()) {
       if (!wanted.optional) problems.add(cat("tensor ", quoted(wanted.name), " is missing"));
@@ -186,12 +221,14 @@ Status check_tensors(const HyperParams& hyper, std::span<const Tensor> tensors, 
     check_one(wanted, *found->second, problems);
     unclaimed.erase(found);
   }
+  const Scales scales(expected);
   for (const Tensor& tensor : tensors) {
-    if (!unclaimed.contains(tensor.name) || is_known_extra(hyper, tensor.name)) continue;
-    const bool is_outer_scale = tensor.name.ends_with(".scale");
-    problems.add(cat("tensor ", quoted(tensor.name),
-                     is_outer_scale ? " is an outer scale of NVFP4 weights, which this version does not apply"
-                                    : " is unknown to this build and cannot be left out"));
+    if (!unclaimed.contains(tensor.name) || is_known_extra(hyper, tensor.name) || scales.is_scale(tensor)) continue;
+    const bool is_scale = tensor.name.ends_with("scale");
+    problems.add(
+        cat("tensor ", quoted(tensor.name),
+            is_scale ? " is not one plain number for a matrix, or for each of its experts, that this build multiplies"
+                     : " is unknown to this build and cannot be left out"));
   }
   if (!problems.empty()) return problems.error(Code::bad_file, path);
   return {};

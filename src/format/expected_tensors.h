@@ -29,8 +29,13 @@ struct TensorShape {
 /// n-gram table after the first PLE block; the MTP block last. `hyper` is valid. The real model without MTP has 1,224.
 std::vector<TensorShape> expected_tensors(const HyperParams& hyper);
 
+/// Where NVFP4 files keep the number that a matrix is multiplied with as a whole, of experts one for each: the weight's name with
+/// "scale" in place of "weight".
+std::string outer_scale_name(std::string_view weight);
+
 /// Checks that every expected tensor is there, has its shape and a type it may have, and that there is nothing unknown
-/// (a bias or scale that would silently be left out). All problems stand in one error; `path` is the file it names.
+/// (a bias that would silently be left out). Matrices may have an outer scale; scales of activations (".input_scale"), which
+/// products in four bits would need, may be there and are left out. All problems stand in one error; `path` is the file it names.
 /// Optional extras of other writers (dedicated MTP embeddings and heads) are known and may be present.
 Status check_tensors(const HyperParams& hyper, std::span<const Tensor> tensors, std::string_view path);
 

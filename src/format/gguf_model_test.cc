@@ -191,11 +191,26 @@ const std::vector<Damage> kDamages = {
        g.tensors.push_back({"blk.0.attn_qkv.bias", {24}, 0, 0});
      },
      "blk.0.attn_qkv.bias", "unknown"},
-    {"outer scale",
+    {"outer scale of other experts",
      [](RawGguf& g) {
-       g.tensors.push_back({"blk.0.ffn_gate_exps.scale", {3}, 0, 0});
+       g.tensors.push_back({"blk.0.ffn_gate_exps.scale", {2}, 0, 0});
      },
-     "blk.0.ffn_gate_exps.scale", "NVFP4"},
+     "blk.0.ffn_gate_exps.scale", "not one plain number"},
+    {"outer scale in half a block",
+     [](RawGguf& g) {
+       g.tensors.push_back({"blk.0.ffn_gate_exps.scale", {3}, 24, 0});
+     },
+     "blk.0.ffn_gate_exps.scale", "not one plain number"},
+    {"outer scale of a table",
+     [](RawGguf& g) {
+       g.tensors.push_back({"token_embd.scale", {1}, 0, 0});
+     },
+     "token_embd.scale", "not one plain number"},
+    {"outer scale of a norm",
+     [](RawGguf& g) {
+       g.tensors.push_back({"output_hc_norm.scale", {1}, 0, 0});
+     },
+     "output_hc_norm.scale", "not one plain number"},
     {"fused beside parts",
      [](RawGguf& g) {
        g.tensors.push_back({"blk.0.ffn_gate_up_exps.weight", {8, 8, 3}, 0, 0});

@@ -1,6 +1,7 @@
 #include "model/weights.h"
 
 #include "base/str.h"
+#include "format/expected_tensors.h"
 
 namespace evros::model {
 namespace {
@@ -20,6 +21,8 @@ class Binder {
       matrix = *found;
     else
       status_ = found.error();
+    const std::string scale = format::outer_scale_name(name);
+    if (source_.has(scale)) (*this)(matrix.scale, scale);
   }
   void operator()(const float*& vector, const std::string& name) {
     if (!status_.ok()) return;

@@ -32,7 +32,7 @@ struct AttentionWeights {
   const float *index_q_norm = nullptr, *index_k_norm = nullptr;
 };
 
-/// The matrices of all experts of a layer: expert e starts at matrix.data + e * expert_bytes.
+/// The matrices of all experts of a layer: expert e starts at matrix.data + e * expert_bytes, and has scale e.
 struct Experts {
   Matrix matrix;
   int64_t expert_bytes = 0;
@@ -80,6 +80,8 @@ class TensorSource {
   virtual Result<Matrix> matrix(const std::string& name) = 0;
   /// The tensor dequantised to float32, derivation applied.
   virtual Result<const float*> vector(const std::string& name) = 0;
+  /// Is there a tensor of this name? Asked for what a model may have and mostly has not.
+  virtual bool has(const std::string& name) const = 0;
 };
 
 /// Binds every tensor that the hyper-parameters ask for, those of the draft head only when it is wanted; the n-gram table

@@ -143,6 +143,12 @@ Result<std::vector<Planned>> plan_tensors(const format::ModelFile& source, const
   for (const Tensor& tensor : source.tensors()) {
     if (!options.mtp && hyper.mtp_layers > 0 && tensor.name.starts_with(draft)) continue;
     EVROS_TRY(check_table(tensor, options));
+    if (tensor.name.ends_with(".scale")) {
+      return Error{Code::unsupported,
+                   cat(source.path(), ": tensor ", tensor.name,
+                       " multiplies another one as a whole (NVFP4); convert does not carry that over")};
+    }
+    if (tensor.name.ends_with(".input_scale")) continue;  // of activations, for other programs
     planned.push_back({&tensor, choose(tensor)});
     if (planned.back().type == tensor.type || kernels::can_multiply(tensor.type)) continue;
     if (++count <= kTensorsListed)

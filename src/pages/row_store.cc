@@ -72,13 +72,6 @@ struct RowStore::Impl {
   Status read_unlocked(Lease& lease, std::span<const size_t> mine, std::unique_lock<std::mutex>& lock);
   /// Reads the pages at `which` (places in the lease, ascending) into their frames; how many succeeded, in order, is in `done`.
   Status read(Lease& lease, std::span<const size_t> which, size_t& done) const;
-  /// One read: pages side by side from place `at` of `which` on, of which the first is page `first`.
-  struct Run {
-    uint64_t first;
-    size_t pages;
-    uint64_t bytes;
-  };
-  Run run_at(const Lease& lease, std::span<const size_t> which, size_t at) const;
   size_t longest_read() const { return static_cast<size_t>(std::max<uint64_t>(1, kLongestRead / frame_bytes)); }
   void release(std::span<const int32_t> held);
 };
@@ -207,27 +200,18 @@ Status RowStore::Impl::read_unlocked(Lease& lease, std::span<const size_t> mine,
   return status;
 }
 
-RowStore::Impl::Run RowStore::Impl::run_at(const Lease& lease, std::span<const size_t> which, size_t at) const {
-  const uint64_t first = lease.pages_[which[at]];
-  size_t pages = 1;
-  while (pages < longest_read() && at + pages < which.size() && lease.pages_[which[at + pages]] == first + pages) ++pages;
-  return {first, pages, (pages - 1) * frame_bytes + page_length(first + pages - 1)};
-}
-
 Status RowStore::Impl::read(Lease& lease, std::span<const size_t> which, size_t& done) const {
   std::unique_ptr<std::byte[]>& staging = lease.staging_;
-  // Rows lie all over the table: a disk answers many requests in about the time of one.
-  for (size_t at = 0; at < which.size();) {
-    const Run run = run_at(lease, which, at);
-    file.will_read(table, run.first * frame_bytes, run.bytes);
-    at += run.pages;
-  }
+  const size_t longest = longest_read();
   while (done < which.size()) {
-    const auto [first, run, length] = run_at(lease, which, done);
+    const uint64_t first = lease.pages_[which[done]];
+    size_t run = 1;
+    while (run < longest && done + run < which.size() && lease.pages_[which[done + run]] == first + run) ++run;
+    const uint64_t length = (run - 1) * frame_bytes + page_length(first + run - 1);
     if (run == 1) {
       EVROS_TRY(file.read(table, first * frame_bytes, {frame_data(lease.frames_[which[done]]), length}));
     } else {
-      if (staging == nullptr) staging = try_allocate(longest_read() * frame_bytes);
+      if (staging == nullptr) staging = try_allocate(longest * frame_bytes);
       if (staging == nullptr)
         return Error{Code::out_of_memory, cat(table.name, ": no ", kLongestRead, " bytes to read into")};
       EVROS_TRY(file.read(table, first * frame_bytes, {staging.get(), length}));
@@ -267,6 +251,18 @@ Result<std::unique_ptr<RowStore>> RowStore::create(const format::ModelFile& file
 
 uint64_t RowStore::rows() const { return impl_->rows; }
 uint64_t RowStore::row_bytes() const { return impl_->row_bytes; }
+
+void RowStore::announce(std::span<const uint64_t> rows) const {
+  if (impl_->resident != nullptr) return;
+  const std::lock_guard lock(impl_->mutex);
+  for (const uint64_t row : rows) {
+    if (row >= impl_->rows) continue;  // acquire() says it
+    for (uint64_t page = impl_->first_page(row); page <= impl_->last_page(row); ++page) {
+      if (impl_->frames->find(page) != FrameSet::kNone) continue;
+      impl_->file.will_read(impl_->table, page * impl_->frame_bytes, impl_->page_length(page));
+    }
+  }
+}
 
 Result<Lease> RowStore::acquire(std::span<const uint64_t> rows) {
   Lease lease;

@@ -69,6 +69,9 @@ class RowStore {
   ~RowStore();
   uint64_t rows() const;
   uint64_t row_bytes() const;
+  /// A hint that these rows will be acquired soon. They lie all over the table, and a disk answers many requests in about the
+  /// time of one, while the caller does other work. Takes no memory, changes no result, never fails.
+  void announce(std::span<const uint64_t> rows) const;
   /// All rows are in memory when it returns, or nothing is held: a failed, short or torn read (the file's error; the frames of
   /// that read are empty again), no free frame because other leases hold them (busy), more frames than there are
   /// (out_of_memory, with numbers), a row outside the table (invalid_argument). Duplicates are read once; adjacent frames in

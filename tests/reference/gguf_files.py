@@ -32,12 +32,12 @@ def random_blocks(rng, name, shape, deviation):
     return scaled(deviation / size_of_one).reshape(*shape[:-1], shape[-1] // elements * size)
 
 
-def rewrite(source, target, keys=None, drop=(), leave_out=(), dequantise=False, changed=None, retyped=None):
+def rewrite(source, target, keys=None, drop=(), leave_out=(), dequantise=False, changed=None, retyped=None, added=None):
     """Copies `source` to `target`.
 
     keys: name -> new value (the type stays); drop: keys left out; leave_out: tensors left out; dequantise: every tensor as
     F32, by the package's own reading of its format; changed: tensor name -> function of the array; retyped: function of name
-    and shape that gives (bytes, type), or None for a tensor that stays.
+    and shape that gives (bytes, type), or None for a tensor that stays; added: name -> array of a new tensor.
     """
     keys, changed = keys or {}, changed or {}
     reader = gguf.GGUFReader(source)
@@ -60,6 +60,8 @@ def rewrite(source, target, keys=None, drop=(), leave_out=(), dequantise=False, 
         if retyped and (made := retyped(tensor.name, data.shape)) is not None:
             data, raw = made
         writer.add_tensor(tensor.name, data, raw_dtype=None if raw == gguf.GGMLQuantizationType.F32 else raw)
+    for name, data in (added or {}).items():
+        writer.add_tensor(name, data)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

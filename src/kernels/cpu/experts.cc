@@ -40,20 +40,23 @@ struct Product {
   float* y;      // [pairs][w.rows]
 };
 
-/// Strip `index` of the expert whose pairs are order[begin, end).
-void expert_strip(const Product& product, const ExpertsArgs& a, int64_t begin, int64_t end, int64_t index) {
+/// Strip `index`, and those before `last` that go with it, of the expert whose pairs are order[begin, end).
+void expert_strip(const Product& product, const ExpertsArgs& a, int64_t begin, int64_t end, int64_t index,
+                  int64_t last) {
   Matrix w = product.w;
-  w.data += a.ids[a.order[begin]] * product.expert_bytes;
+  const int32_t expert = a.ids[a.order[begin]];
+  w.data += expert * product.expert_bytes;
+  if (w.scale != nullptr) w.scale += expert;
   const int64_t segments = quant_segments(w.cols), pairs = end - begin;
   const int64_t blocks = (pairs + kStripColumns - 1) / kStripColumns;
   StripWork work;
   work.type = w.type;
-  work.strip = strip_of(w, index);
   work.k = w.cols;
   work.integers = !product.xq.empty();
   for (int64_t block = 0; block < blocks; ++block) {
     const int64_t p0 = block * pairs / blocks, p1 = (block + 1) * pairs / blocks;
     work.columns = static_cast<int>(p1 - p0);
+    take_strips(w, index, last, work);
     for (int64_t p = p0; p < p1; ++p) {
       const int64_t pair = a.order[begin + p], row = pair / product.pairs_per_x;
       work.x[p - p0] = product.x + row * product.x_stride;
@@ -74,7 +77,9 @@ void multiply_experts(device::Queue& queue, const ExpertsArgs& a, int64_t active
   // One matrix after the other: memory is fastest where a thread goes straight on.
   const auto each = [&](int64_t expert, int64_t begin, int64_t end) {
     for (const Product* p = &product; p != nullptr; p = p == second ? nullptr : second) {
-      for (int64_t i = begin; i < end; ++i) expert_strip(*p, a, a.first[expert], a.first[expert + 1], i);
+      const int64_t first = a.first[expert], next = a.first[expert + 1];
+      const int64_t at_once = strips_at_once(next - first, !p->xq.empty());
+      for (int64_t i = begin; i < end; i += at_once) expert_strip(*p, a, first, next, i, end);
     }
   };
   if (strips % threads == 0 || strips >= 4 * threads) {

@@ -12,15 +12,15 @@ namespace {
 /// Bytes of activations that a thread goes through again for every strip: what stays in a second-level cache.
 constexpr int64_t kKeptBytes = 512 << 10;
 
-/// Strip `index` times rows [begin, end), at most kStripColumns of them.
-void multiply_rows(const MatmulArgs& a, int64_t index, int64_t begin, int64_t end) {
+/// Strip `index`, and those before `last` that go with it, times rows [begin, end), at most kStripColumns of them.
+void multiply_rows(const MatmulArgs& a, int64_t index, int64_t last, int64_t begin, int64_t end) {
   const int64_t segments = quant_segments(a.w.cols);
   StripWork work;
   work.type = a.w.type;
-  work.strip = strip_of(a.w, index);
   work.k = a.w.cols;
   work.integers = !a.xq.empty();
   work.columns = static_cast<int>(end - begin);
+  take_strips(a.w, index, last, work);
   for (int64_t r = begin; r < end; ++r) {
     work.x[r - begin] = a.x + r * a.x_stride;
     work.q[r - begin] = a.xq.segments + r * segments;
@@ -37,12 +37,13 @@ void matmul(device::Queue& queue, const Batch& batch, const MatmulArgs& a) {
   // Blocks of about equal size: a last block of a few vectors would read all weights once more for little.
   const int64_t blocks = (batch.rows + kStripColumns - 1) / kStripColumns;
   const int64_t kept = 1 + kKeptBytes / row_bytes / kStripColumns;  // blocks that go through all strips together
+  const int64_t at_once = strips_at_once(batch.rows, !a.xq.empty());
   for_each_range(queue, (a.w.rows + kStripRows - 1) / kStripRows, strip_cost(a.w.cols, batch.rows),
                  [&](int64_t first, int64_t last) {
                    for (int64_t b0 = 0; b0 < blocks; b0 += kept) {
-                     for (int64_t index = first; index < last; ++index) {
+                     for (int64_t index = first; index < last; index += at_once) {
                        for (int64_t b = b0; b < smaller(b0 + kept, blocks); ++b) {
-                         multiply_rows(a, index, b * batch.rows / blocks, (b + 1) * batch.rows / blocks);
+                         multiply_rows(a, index, last, b * batch.rows / blocks, (b + 1) * batch.rows / blocks);
                        }
                      }
                    }

@@ -1,5 +1,6 @@
 // Products on what random numbers would not bring: every byte a weight can be, scales of either zero, subnormal scales, rows
 // and vectors around the sizes of strips and blocks. All tables, all thread counts: the reference's bits.
+#include <bit>
 #include <string>
 
 #include "kernels/test_support.h"
@@ -59,7 +60,7 @@ TEST(Products, OfEveryBytePatternHaveTheReferencesBits) {
     const auto block = static_cast<int64_t>(format::type_info(type).block_elements);
     for (int round = 0; round < 8; ++round) {
       const int64_t rows = random.integer(1, 70), cols = block * random.integer(1, 800 / block);
-      const int64_t tokens = round == 0 ? 131 : random.integer(1, 70);
+      const int64_t tokens = round == 0 ? 131 : round < 4 ? 1 : random.integer(2, 70);
       const Weights w = wild_weights(type, rows, cols, random);
       const Floats x = wild_activations(tokens * cols, random);
       for (const bool integers : {true, false}) {
@@ -130,6 +131,62 @@ TEST(Products, ASumThatIsMinusZeroStaysMinusZero) {
     const Output out = everywhere(
         [&](const Kernels& table, device::Queue& queue) { return multiply(table, queue, matrix, x, 1, false); });
     for (int64_t i = 0; i < rows; ++i) EXPECT_TRUE(out.floats[i] == 0.0f && std::signbit(out.floats[i]));
+  }
+}
+
+bool same_bits(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
+
+TEST(Products, AScaleMultipliesEveryFinishedOutputOnce) {
+  Random random(304);
+  for (const TensorType type : {TensorType::nvfp4, TensorType::q8_0, TensorType::q4_k, TensorType::f32}) {
+    for (const int64_t tokens : {1, 2, 9}) {
+      const int64_t rows = random.integer(33, 110), cols = 768;
+      const Weights w(type, rows, cols, random);
+      const Floats x = random.normal(tokens * cols), scale(1, 0.3f);
+      Matrix scaled = w.matrix;
+      scaled.scale = scale.data();
+      for (const bool integers : {type != TensorType::f32, false}) {
+        const auto with = [&](const Matrix& m) {
+          return everywhere([&](const Kernels& table, device::Queue& queue) {
+            return multiply(table, queue, m, x, tokens, integers);
+          });
+        };
+        const Output plain = with(w.matrix), out = with(scaled);
+        for (int64_t i = 0; i < tokens * (rows + 1); ++i) {
+          if (i % (rows + 1) == rows) continue;
+          ASSERT_TRUE(same_bits(out.floats[i], plain.floats[i] * 0.3f)) << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(Products, EveryExpertHasAScaleOfItsOwn) {
+  Random random(305);
+  constexpr int64_t kHidden = 128, kFf = 64, kCount = 6, kUsed = 2;
+  for (const int64_t rows : {1, 5, 40}) {
+    const Weights gate(TensorType::nvfp4, kFf * kCount, kHidden, random, kCount),
+        up(TensorType::nvfp4, kFf * kCount, kHidden, random, kCount);
+    Weights down(TensorType::nvfp4, kHidden * kCount, kFf, random, kCount);
+    const Floats x = random.normal(rows * kHidden);
+    std::vector<int32_t> ids;
+    for (int64_t i = 0; i < rows; ++i) {
+      ids.push_back(static_cast<int32_t>(random.integer(0, 2)));
+      ids.push_back(static_cast<int32_t>(random.integer(3, 5)));
+    }
+    const auto run = [&](const Floats& weights) {
+      return everywhere([&](const Kernels& table, device::Queue& queue) {
+        return run_experts(table, queue, gate, up, down, kCount, x, ids, weights, kUsed, true);
+      });
+    };
+    // Powers of two commute with every rounding: the scale of down is as good in the weight of the expert's output.
+    const Floats scales = {0.5f, 4.0f, 1.0f, 0.25f, 2.0f, 8.0f}, even(rows * kUsed, 0.5f);
+    Floats moved = even;
+    for (int64_t i = 0; i < rows * kUsed; ++i) moved[i] *= scales[ids[i]];
+    const Output expected = run(moved);
+    down.matrix.scale = scales.data();
+    const Output out = run(even);
+    for (size_t i = 0; i < out.floats.size(); ++i) ASSERT_TRUE(same_bits(out.floats[i], expected.floats[i])) << i;
   }
 }
 

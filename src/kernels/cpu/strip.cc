@@ -24,15 +24,12 @@ struct Sums {
     }
   }
   void write(const StripWork& work) const {
-    for (int c = 0; c < work.columns; ++c) {
-      if (work.strip.width == kStripRows) {
-        for (int v = 0; v < kVectors; ++v) {
-          store(work.y[c] + v * kWidth, load(y[c] + v * kWidth));
-        }
-      } else {
-        __builtin_memcpy(work.y[c], y[c], static_cast<size_t>(work.strip.width) * sizeof(float));
-      }
-    }
+    for (int c = 0; c < work.columns; ++c) write_sums(y[c], work.strip.width, work.scale, work.y[c]);
+  }
+
+  /// A scale of 1 changes no bit.
+  static void write_sums(const float* sums, int32_t width, float scale, float* y) {
+    for_lanes(width, [&](int64_t i, auto lanes) { store(y + i, load(sums + i, lanes) * splat(scale), lanes); });
   }
 };
 
@@ -41,9 +38,9 @@ struct Sums {
 template <size_t kBuffer>
 class RawSegments {
  public:
-  RawSegments(const StripWork& work, int64_t block, int64_t bytes)
-      : strip_(work.strip), block_(block), pieces_(pieces_of(work.type, static_cast<int32_t>(bytes))) {
-    if (strip_.width < kStripRows) __builtin_memset(buffer_, 0, sizeof buffer_);
+  RawSegments(format::TensorType type, const Strip& strip, int64_t block, int64_t bytes)
+      : strip_(strip), block_(block), pieces_(pieces_of(type, static_cast<int32_t>(bytes))) {
+    if (strip_.width % kStripRows != 0) __builtin_memset(buffer_, 0, sizeof buffer_);
   }
   /// The blocks of elements [k0, k0 + n).
   EVROS_INLINE const std::byte* at(int64_t k0, int64_t n) {
@@ -83,8 +80,8 @@ constexpr size_t segment_bytes() {
 template <typename Format>
 class Segments : public RawSegments<segment_bytes<Format>()> {
  public:
-  explicit Segments(const StripWork& work)
-      : RawSegments<segment_bytes<Format>()>(work, Format::kBlock, Format::kBytes) {}
+  Segments(format::TensorType type, const Strip& strip)
+      : RawSegments<segment_bytes<Format>()>(type, strip, Format::kBlock, Format::kBytes) {}
   /// Asks for the memory that lies ahead of group g of the segment at `blocks`.
   static EVROS_INLINE void prefetch(const std::byte* blocks, int64_t g) {
     constexpr int64_t kGroupBytes = Format::kBytes * kStripRows / (Format::kBlock / 32);
@@ -95,8 +92,8 @@ class Segments : public RawSegments<segment_bytes<Format>()> {
 template <int kElements, bool kMinimum>
 class Segments<Decoded<kElements, kMinimum>> {
  public:
-  explicit Segments(const StripWork& work)
-      : decoder_(decoder_of(work.type)), raw_(work, decoder_.block, decoder_.bytes) {}
+  Segments(format::TensorType type, const Strip& strip)
+      : decoder_(decoder_of(type)), raw_(type, strip, decoder_.block, decoder_.bytes) {}
   EVROS_INLINE const std::byte* at(int64_t k0, int64_t n) {
     decoder_.decode(raw_.at(k0, n), n, buffer_);
     return buffer_;
@@ -149,36 +146,47 @@ EVROS_INLINE void multiply_group(const IntegerGroup<Format> (&w)[kPass], const S
   }
 }
 
-/// One column: weights are used where they are taken out, and sums stay in registers.
+/// One segment times the one column: weights are used where they are taken out, and sums stay in registers.
 template <typename Format>
-void integer_column(const StripWork& work, Sums& sums) {
-  Segments<Format> segments(work);
+EVROS_INLINE void integer_segment(const std::byte* blocks, int64_t groups, const QuantSegment& x, float* y) {
   constexpr int64_t kGroups = Format::kBlock / 32;
-  for (int64_t k0 = 0; k0 < work.k; k0 += kSegment) {
-    const int64_t groups = smaller(kSegment, work.k - k0) / 32;
-    const std::byte* blocks = segments.at(k0, groups * 32);
-    const QuantSegment& x = work.q[0][k0 / kSegment];
-    Units<Format> units[kVectors];
-    Vec acc[kVectors][1];
-    for (Vec(&a)[1] : acc) a[0] = splat(0.0f);
-    for (int64_t g = 0; g < groups; ++g) {
-      const std::byte* block = blocks + g / kGroups * Format::kBytes * kStripRows;
-      segments.prefetch(blocks, g);
-      EVROS_UNROLLED
-      for (int v = 0; v < kVectors; ++v) {
-        if (g % kGroups == 0) units[v] = units_of<Format>(block, v * kWidth);
-        IntegerGroup<Format> w[1];
-        w[0].load(block, units[v], g % kGroups, v * kWidth);
-        add_group(w, x, g, acc[v]);
-      }
+  Units<Format> units[kVectors];
+  Vec acc[kVectors][1];
+  for (Vec(&a)[1] : acc) a[0] = splat(0.0f);
+  for (int64_t g = 0; g < groups; ++g) {
+    const std::byte* block = blocks + g / kGroups * Format::kBytes * kStripRows;
+    Segments<Format>::prefetch(blocks, g);
+    EVROS_UNROLLED
+    for (int v = 0; v < kVectors; ++v) {
+      if (g % kGroups == 0) units[v] = units_of<Format>(block, v * kWidth);
+      IntegerGroup<Format> w[1];
+      w[0].load(block, units[v], g % kGroups, v * kWidth);
+      add_group(w, x, g, acc[v]);
     }
-    for (int v = 0; v < kVectors; ++v) store(sums.y[0] + v * kWidth, load(sums.y[0] + v * kWidth) + acc[v][0]);
   }
+  for (int v = 0; v < kVectors; ++v) store(y + v * kWidth, load(y + v * kWidth) + acc[v][0]);
+}
+
+/// One column, a segment of each strip in turn.
+template <typename Format>
+void integer_column(const StripWork& work) {
+  Segments<Format> segments[2] = {{work.type, work.strip}, {work.type, work.next}};
+  const int strips = work.next.width > 0 ? 2 : 1;
+  Sums sums;
+  sums.clear(strips);
+  for (int64_t k0 = 0; k0 < work.k; k0 += kSegment) {
+    const int64_t n = smaller(kSegment, work.k - k0);
+    for (int s = 0; s < strips; ++s) {
+      integer_segment<Format>(segments[s].at(k0, n), n / 32, work.q[0][k0 / kSegment], sums.y[s]);
+    }
+  }
+  Sums::write_sums(sums.y[0], work.strip.width, work.scale, work.y[0]);
+  if (strips == 2) Sums::write_sums(sums.y[1], work.next.width, work.scale, work.y[0] + work.strip.width);
 }
 
 template <typename Format>
 void integer_strip(const StripWork& work, Sums& sums) {
-  Segments<Format> segments(work);
+  Segments<Format> segments(work.type, work.strip);
   constexpr int64_t kGroups = Format::kBlock / 32;
   for (int64_t k0 = 0; k0 < work.k; k0 += kSegment) {
     const int64_t groups = smaller(kSegment, work.k - k0) / 32, segment = k0 / kSegment;
@@ -303,7 +311,7 @@ void narrow_strip(const StripWork& work, Sums& sums) {
 template <typename Format>
 void float_strip(const StripWork& work, Sums& sums) {
   if (work.strip.width <= kWidth) return narrow_strip<Format>(work, sums);
-  Segments<Format> segments(work);
+  Segments<Format> segments(work.type, work.strip);
   for (int64_t k0 = 0; k0 < work.k; k0 += kSegment) {
     const int64_t n = smaller(kSegment, work.k - k0);
     float_columns<Format>(work, segments.at(k0, n), k0, n, sums);
@@ -312,7 +320,7 @@ void float_strip(const StripWork& work, Sums& sums) {
 
 template <typename Format>
 void dequantized_strip(const StripWork& work, Sums& sums) {
-  Segments<Format> segments(work);
+  Segments<Format> segments(work.type, work.strip);
   alignas(64) float weights[kSegment * kStripRows];
   for (int64_t k0 = 0; k0 < work.k; k0 += kSegment) {
     const int64_t n = smaller(kSegment, work.k - k0);
@@ -324,18 +332,19 @@ void dequantized_strip(const StripWork& work, Sums& sums) {
 }  // namespace
 
 void multiply_strip(const StripWork& work) {
-  Sums sums;
-  sums.clear(work.columns);
   with_format(work.type, [&]<typename Format>() {
     if constexpr (Format::kQuantised) {
-      if (work.integers)
-        return work.columns == 1 ? integer_column<Format>(work, sums) : integer_strip<Format>(work, sums);
-      dequantized_strip<Format>(work, sums);
+      if (work.integers && work.columns == 1) return integer_column<Format>(work);
+    }
+    Sums sums;
+    sums.clear(work.columns);
+    if constexpr (Format::kQuantised) {
+      work.integers ? integer_strip<Format>(work, sums) : dequantized_strip<Format>(work, sums);
     } else {
       float_strip<Format>(work, sums);
     }
+    sums.write(work);
   });
-  sums.write(work);
 }
 
 }  // namespace simd

@@ -79,6 +79,7 @@ __global__ void __launch_bounds__(kWarp* kProductWarps<kTokens>, kProductBlocks<
   }
   Matrix w = product.w;
   w.data += expert * product.expert_bytes;
+  if (w.scale != nullptr) w.scale += expert;
   multiply_strip<Codec, kIntegers>(w, blockIdx.x % strips, columns);
 }
 

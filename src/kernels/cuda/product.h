@@ -133,6 +133,7 @@ __device__ void multiply_strip(const Matrix& w, int64_t index, const Columns<kTo
   const int source = lane < strip.width ? lane : strip.width - 1;
   const bool aligned = strip.width % 2 == 0 && reinterpret_cast<uintptr_t>(strip.data) % 4 == 0;
   const int64_t segments = quant_segments(w.cols);
+  const float scale = w.scale != nullptr ? *w.scale : 1.0f;  // 1 changes no bit
   for (int64_t s0 = 0; s0 < segments; s0 += kRound) {
     const int64_t s1 = smaller(s0 + kRound, segments);
     for (int64_t s = s0 + warp; s < s1; s += warps) {
@@ -153,7 +154,7 @@ __device__ void multiply_strip(const Matrix& w, int64_t index, const Columns<kTo
       float& y = columns.y[int64_t{columns.out[t]} * columns.y_stride + index * kStripRows + lane];
       float sum = s0 == 0 ? part[0][t][lane] : y + part[0][t][lane];
       for (int64_t s = s0 + 1; s < s1; ++s) sum += part[s - s0][t][lane];
-      y = sum;
+      y = s1 == segments ? sum * scale : sum;
     }
     __syncthreads();  // before the next round writes its sums
   }

@@ -137,6 +137,10 @@ void dot_rows(const DotRows& work) {
     }
     float_rows<Codec>(work);
   });
+  if (work.scale == nullptr) return;
+  for (int c = 0; c < work.columns; ++c) {
+    for (int lane = 0; lane < work.lanes; ++lane) work.y[c][lane] = work.y[c][lane] * *work.scale;
+  }
 }
 
 int64_t weight_row_bytes(format::TensorType type, int64_t k) {

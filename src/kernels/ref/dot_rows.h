@@ -29,6 +29,7 @@ struct DotRows {
   const QuantSegment* q[kColumns];  // the integer chain's activations; read only when `integers`
   int columns;                      // vectors in use, 1 ... kColumns
   bool integers;                    // quantised weights take the integer chain
+  const float* scale = nullptr;     // as Matrix::scale
   float* y[kColumns];
 };
 

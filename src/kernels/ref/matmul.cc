@@ -15,6 +15,7 @@ void matmul(device::Queue& queue, const Batch& batch, const MatmulArgs& a) {
     work.type = a.w.type;
     work.k = k;
     work.integers = !a.xq.empty();
+    work.scale = a.w.scale;
     work.lanes = static_cast<int>(smaller(kLanes, a.w.rows - n0));
     work.strip = strip_of(a.w, n0 / kStripRows);
     work.first_lane = static_cast<int32_t>(n0 % kStripRows);

@@ -37,6 +37,7 @@ void expert_tile(const ExpertProduct& product, const int32_t* ids, int64_t pairs
   work.type = w.type;
   work.k = w.cols;
   work.integers = !product.xq.empty();
+  work.scale = w.scale != nullptr ? w.scale + e : nullptr;
   work.lanes = static_cast<int>(smaller(kLanes, w.rows - n0));
   work.columns = 0;
   work.strip = strip_of(w, n0 / kStripRows);
