@@ -110,12 +110,10 @@ const bool registered = [] {
                             Types{TensorType::q4_k, TensorType::q8_0}, Types{TensorType::q4_k, TensorType::q5_1}}) {
     for (const int threads : {1, 2}) {
       const std::string name = "experts/" + std::string(format::type_info(types.gate_up).name) + '+' +
-                               std::string(format::type_info(types.down).name) +
-                               "/threads:" + std::to_string(threads);
-      benchmark::RegisterBenchmark(name.c_str(),
-                                   [=](benchmark::State& s) {
-                                     experts(s, *host_tables().back(), types.gate_up, types.down, threads);
-                                   })
+                               std::string(format::type_info(types.down).name) + "/threads:" + std::to_string(threads);
+      benchmark::RegisterBenchmark(
+          name.c_str(),
+          [=](benchmark::State& s) { experts(s, *host_tables().back(), types.gate_up, types.down, threads); })
           ->UseRealTime()
           ->Unit(benchmark::kMicrosecond);
     }

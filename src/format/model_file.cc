@@ -51,22 +51,22 @@ class StoredModel final : public ModelFile {
 
   void will_read(const Tensor& tensor, uint64_t offset, uint64_t bytes) const override {
     CHECK(offset <= tensor.bytes() && bytes <= tensor.bytes() - offset);
-    const Status status = for_parts(tensor, offset, bytes, [](const io::File& file, uint64_t at, uint64_t, uint64_t part) {
-      file.will_read(at, part);
-      return Status{};
-    });
+    const Status status =
+        for_parts(tensor, offset, bytes, [](const io::File& file, uint64_t at, uint64_t, uint64_t part) {
+          file.will_read(at, part);
+          return Status{};
+        });
     CHECK(status.ok());
   }
 
  private:
   Status read_pieces(const Tensor& tensor, uint64_t offset, std::span<std::byte> out) const {
-    return for_parts(tensor, offset, out.size(),
-                     [&](const io::File& file, uint64_t at, uint64_t done, uint64_t part) -> Status {
-                       const Status status = file.read_at(at, out.subspan(done, part));
-                       if (status.ok()) return {};
-                       return Error{status.error().code,
-                                    cat("tensor ", quoted(tensor.name), ": ", status.error().message)};
-                     });
+    return for_parts(
+        tensor, offset, out.size(), [&](const io::File& file, uint64_t at, uint64_t done, uint64_t part) -> Status {
+          const Status status = file.read_at(at, out.subspan(done, part));
+          if (status.ok()) return {};
+          return Error{status.error().code, cat("tensor ", quoted(tensor.name), ": ", status.error().message)};
+        });
   }
 
   /// use(file, offset in it, bytes before, bytes) for what [offset, offset + bytes) of a tensor has in each of its pieces.
