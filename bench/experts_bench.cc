@@ -1,7 +1,6 @@
 // The experts of one token, layer after layer, as decoding walks through them: ten of 64 chosen anew in each layer. Beside
 // reading and the matrices' own products in matmul_bench. Times of one run compare with each other only.
 #include <benchmark/benchmark.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "bench_support.h"
 #include "device/pool.h"
 #include "kernels/derive.h"
 #include "kernels/kernels.h"
@@ -22,12 +22,6 @@ using format::TensorType;
 constexpr int64_t kHidden = 2560, kWidth = 640, kExperts = 64, kLayers = 8;
 constexpr int32_t kUsed = 10;
 
-std::byte* allocate(int64_t bytes) {
-  void* map = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  madvise(map, bytes, MADV_HUGEPAGE);
-  return static_cast<std::byte*>(map);
-}
-
 /// Matrices of one shape in one piece of memory, all with the same weights.
 Matrix matrices(TensorType type, int64_t rows, int64_t cols, int64_t count) {
   const auto row_bytes = static_cast<int64_t>(format::row_bytes(type, cols));
@@ -37,7 +31,7 @@ Matrix matrices(TensorType type, int64_t rows, int64_t cols, int64_t count) {
   for (float& x : values) x = normal(engine) / 50;
   std::vector<std::byte> file(rows * row_bytes);
   quantize_weights(type, values, file.data());
-  std::byte* data = allocate(count * rows * row_bytes);
+  std::byte* data = huge_memory(count * rows * row_bytes);
   pack_rows(type, rows, row_bytes, file.data(), data);
   for (int64_t i = 1; i < count; ++i) std::memcpy(data + i * rows * row_bytes, data, rows * row_bytes);
   return {.type = type, .data = data, .rows = rows, .cols = cols, .row_bytes = row_bytes};
@@ -53,17 +47,10 @@ void experts(benchmark::State& state, const Kernels& table, TensorType type, Ten
   std::vector<float> x(kHidden, 0.5f), y(kHidden), hidden(2 * kUsed * kWidth), out(kUsed * kHidden);
   std::vector<float> weights(kUsed, 0.1f);
   std::vector<QuantSegment> xq(quant_segments(kHidden)), hq(kUsed * quant_segments(kWidth));
-  std::vector<int32_t> ids(kExperts), order(kUsed), first(kExperts + 1), row_sequence(1);
-  std::vector<int64_t> row_position(1);
+  std::vector<int32_t> ids(kExperts), order(kUsed), first(kExperts + 1);
   std::iota(ids.begin(), ids.end(), 0);
-  uint32_t status = 0;
-  const Batch batch{.rows = 1,
-                    .sequences = 1,
-                    .page_tokens = 64,
-                    .sequence = nullptr,
-                    .row_sequence = row_sequence.data(),
-                    .row_position = row_position.data(),
-                    .status = &status};
+  const StatelessRows rows(1);
+  const Batch& batch = rows.batch;
   table.quantize(queue, batch, {.x = x.data(), .x_stride = kHidden, .cols = kHidden, .out = {xq.data()}});
   std::minstd_rand engine(4);
   int64_t layer = 0;

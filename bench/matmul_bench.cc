@@ -2,12 +2,12 @@
 // walked through a buffer larger than the caches, as decoding walks through a model. Times of one run compare with each other
 // only.
 #include <benchmark/benchmark.h>
-#include <sys/mman.h>
 
 #include <cstring>
 #include <random>
 #include <vector>
 
+#include "bench_support.h"
 #include "device/pool.h"
 #include "kernels/block_scales.h"
 #include "kernels/derive.h"
@@ -24,11 +24,7 @@ constexpr int64_t kBytes = int64_t{3} << 29;  // 1.5 GiB
 constexpr int64_t kRows = 4096, kCols = 2560, kMostTokens = 512;
 
 std::byte* memory() {
-  static std::byte* const data = [] {
-    void* map = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    madvise(map, kBytes, MADV_HUGEPAGE);
-    return static_cast<std::byte*>(map);
-  }();
+  static std::byte* const data = huge_memory(kBytes);
   return data;
 }
 
@@ -67,17 +63,9 @@ void matmul(benchmark::State& state, const Kernels& table, TensorType type, int 
   std::vector<float> x(tokens * cols), y(tokens * rows);
   std::minstd_rand engine(4);
   for (float& value : x) value = std::uniform_real_distribution<float>(-1, 1)(engine);
-  std::vector<int32_t> row_sequence(tokens);
-  std::vector<int64_t> row_position(tokens);
   std::vector<QuantSegment> segments(tokens * quant_segments(cols));
-  uint32_t status = 0;
-  const Batch batch{.rows = static_cast<int32_t>(tokens),
-                    .sequences = 1,
-                    .page_tokens = 64,
-                    .sequence = nullptr,
-                    .row_sequence = row_sequence.data(),
-                    .row_position = row_position.data(),
-                    .status = &status};
+  const StatelessRows stateless(tokens);
+  const Batch& batch = stateless.batch;
   QuantRows xq;
   if (format::type_info(type).quantised) {
     xq.segments = segments.data();

@@ -113,7 +113,8 @@ class EveryType(unittest.TestCase):
                 scales[tensor.name] = np.exp2(rng.integers(-3, 4, count)).astype(np.float32)
         self.assertGreater(len(scales), 20)
         named = {name.removesuffix("weight") + "scale": s for name, s in scales.items()}
-        named.update({name.removesuffix("weight") + "input_scale": np.float32([0.01]) for name in list(scales)[:1] if "exps" not in name})
+        plain = next(name for name in scales if "exps" not in name)
+        named[plain.removesuffix("weight") + "input_scale"] = np.float32([0.01])  # of activations: left out
         gguf_files.rewrite(model, scaled, added=named)
         gguf_files.rewrite(model, floats, dequantise=True, changed={
             name: lambda a, s=s: a * (s.reshape(-1, 1, 1) if a.ndim == 3 else s) for name, s in scales.items()})
@@ -122,7 +123,7 @@ class EveryType(unittest.TestCase):
         for key, values in exact.items():
             self.assertTrue(np.array_equal(values, theirs[key]), f"{key} differs")
         self.assertFalse(np.array_equal(exact["a.logits"], without["a.logits"]))
-        # Any number, N1: near the floats that the package makes.
+        # Any number: near the floats that the package makes.
         odd = {name: (0.7 * s).astype(np.float32) for name, s in named.items()}
         gguf_files.rewrite(model, scaled, added=odd)
         gguf_files.rewrite(model, floats, dequantise=True, changed={

@@ -35,8 +35,8 @@ struct Matrix {
   const std::byte* data = nullptr;
   int64_t rows = 0, cols = 0;
   int64_t row_bytes = 0;
-  const float* scale =
-      nullptr;  // what finished outputs are multiplied with (NVFP4's outer scale), or null; of experts one each
+  /// What finished outputs are multiplied with (NVFP4's outer scale), or null; of experts one each.
+  const float* scale = nullptr;
 };
 
 /// Up to 256 elements of a row of activations, quantised per 32 (docs/numerics.md, "Matrix product"): integers, scales, and
