@@ -117,6 +117,19 @@ class Streams(Scratch):
             self.assertEqual(server.request("GET", "/v1/models", headers={"Authorization": "Bearer secret"})[0], 200)
         writer.join()
 
+    def test_a_pipe_without_a_writer_is_waited_for_until_ctrl_c(self):
+        process = subprocess.Popen([EVROS, "run", TINY, "-f", self.fifo(), "--session", self.path("s"), "-q"], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        def catches():  # Ctrl-C: the last thing before the text is read
+            with open(f"/proc/{process.pid}/status", encoding="utf-8") as status:
+                return int(status.read().split("SigCgt:")[1].split()[0], 16) & 1 << signal.SIGINT - 1
+        self.wait_for("a program that waits", catches)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60 * PATIENCE)
+        self.expect_sentence(subprocess.CompletedProcess([], process.returncode, out, err), ["interrupted", self.path("pipe")], 130)
+        self.assertEqual(os.listdir(self.scratch), ["pipe"])
+
     def test_a_text_without_end_is_refused_at_its_limit(self):
         self.expect_sentence(run("tokenize", TINY, "-f", "/dev/zero"), ["/dev/zero", "longer than"])
         self.expect_sentence(run("serve", TINY, "--api-key-file", "/dev/zero"), ["/dev/zero", "longer than"])

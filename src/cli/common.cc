@@ -61,11 +61,11 @@ Result<std::unique_ptr<engine::Engine>> load_engine(const std::string& path, eng
 
 int fail(const Error& error) {
   std::fflush(stdout);
-  std::fprintf(stderr, "evros: %s\n", error.message.c_str());
+  say(error.message);
   return 1;
 }
 
-void say(const std::string& sentence) { std::fprintf(stderr, "evros: %s\n", sentence.c_str()); }
+void say(const std::string& sentence) { std::fprintf(stderr, "evros: %s\n", printable(sentence).c_str()); }
 
 void lose_output(int error) { g_lost_output = error; }
 int lost_output() { return g_lost_output; }

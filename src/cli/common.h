@@ -23,7 +23,7 @@ Result<std::unique_ptr<engine::Engine>> load_engine(const std::string& path, eng
 
 /// Prints "evros: <sentence>." on standard error; returns the exit code 1.
 int fail(const Error& error);
-/// Prints a sentence that is no error, in the same form.
+/// Prints a sentence that is no error, in the same form. In both, text of files within the sentence is printable().
 void say(const std::string& sentence);
 
 /// Notes why standard output took no more, for main() to say; 0: unknown.

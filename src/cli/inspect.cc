@@ -138,7 +138,7 @@ void print_text(const format::ModelFile& file, const Result<engine::Plan>& plan,
     }
   }
   std::printf("\n%s", plan.ok() ? ops::plan_text(*plan, asked).c_str()
-                                : cat("memory plan: refused: ", plan.error().message, '\n').c_str());
+                                : cat("memory plan: refused: ", printable(plan.error().message), '\n').c_str());
 }
 
 }  // namespace

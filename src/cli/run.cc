@@ -57,6 +57,10 @@ int run(const RunArguments& a) {
   if (!session.ok()) return fail(session.error());
   if (interactive) return chat(*session, a);
   const Result<engine::Finish> finish = one_shot(*session, a);
+  if (!finish.ok() && finish.error().code == Code::cancelled) {
+    fail(finish.error());  // while the text was waited for
+    return kInterruptedExit;
+  }
   if (!finish.ok()) return fail(finish.error());
   return *finish == engine::Finish::cancelled ? kInterruptedExit : 0;
 }

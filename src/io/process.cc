@@ -18,10 +18,10 @@ constexpr rlim_t kLeastStack = 512 << 10;
 
 std::atomic<bool>* g_interrupted = nullptr;  // written once, before the handler is installed
 
-volatile std::sig_atomic_t g_signal = 0;
+std::atomic<int> g_signal{0};
 
 void on_signal(int number) {
-  g_signal = number;
+  g_signal.store(number, std::memory_order_relaxed);
   g_interrupted->store(true, std::memory_order_relaxed);
 }
 
@@ -104,6 +104,9 @@ void catch_stop(std::atomic<bool>& flag) {
   }
 }
 
-int signal_exit_code() { return g_signal == 0 ? 0 : 128 + g_signal; }
+int signal_exit_code() {
+  const int number = g_signal.load(std::memory_order_relaxed);
+  return number == 0 ? 0 : 128 + number;
+}
 
 }  // namespace evros::io
