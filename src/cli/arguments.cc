@@ -45,7 +45,7 @@ CLI::Option* add_numbers(CLI::App& app, const std::string& name, std::vector<N>&
     }
   };
   return app.add_option_function<std::vector<std::string>>(name, store, help)
-      ->type_name("INT ...")
+      ->type_name("INT")
       ->allow_extra_args(false)
       ->check(CLI::Validator(check, ""));
 }
