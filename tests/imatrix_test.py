@@ -160,6 +160,19 @@ class Imatrix(TextCase):
                 self.convert(self.path("made.gguf"), "--type", kind, *options)
                 tensors.append({t.name: t.data.tobytes() for t in gguf.GGUFReader(self.path("made.gguf")).tensors})
             self.assertEqual(*tensors)
+            self.assertEqual(self.imatrix_keys(), [], kind)
+
+    def imatrix_keys(self):
+        return [key for key in gguf.GGUFReader(self.path("made.gguf")).fields if "imatrix" in key]
+
+    def test_a_file_names_the_matrix_when_a_tensor_used_it(self):
+        for kind in ("q4_k", "q5_k", "q6_k"):
+            self.convert(self.path("made.gguf"), "--type", kind, "--imatrix", self.matrix)
+            self.assertEqual(sorted(self.imatrix_keys()), [f"quantize.imatrix.{end}" for end in ("chunks_count", "dataset", "entries_count")])
+        sums, counts = read(self.matrix)["blk.0.attn_qkv.weight"]
+        write(self.path("other.gguf"), {"blk.77.attn_qkv.weight": (sums, counts)})  # says nothing of this model
+        self.convert(self.path("made.gguf"), "--type", "q4_k", "--imatrix", self.path("other.gguf"))
+        self.assertEqual(self.imatrix_keys(), [])
 
     def test_a_matrix_that_says_nothing_is_counted_and_changes_no_tensor(self):
         kept = "blk.0.attn_qkv.weight"

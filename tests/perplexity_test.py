@@ -95,9 +95,9 @@ class Perplexity(TextCase):
         kld = self.measure("--kld", base)["kld"]
         self.assertEqual((kld["mean"], kld["max"], kld["same_top"]), (0, 0, 1))
 
-    def refused(self, words, *options):
+    def refused(self, words, *options, code=1):
         done = run("perplexity", TINY, *options)
-        self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+        self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
         for word in words:
             self.assertIn(word, done.stderr)
@@ -123,7 +123,7 @@ class Perplexity(TextCase):
             out.write("a")
         target = self.path("never.safetensors")
         self.refused(["at least 2"], "-f", short, "--save-logits", target)
-        self.refused(["stride of 17"], "-f", self.text, "--ctx", "16", "--stride", "17", "--save-logits", target)
+        self.refused(["--stride", "17", "16"], "-f", self.text, "--ctx", "16", "--stride", "17", "--save-logits", target, code=2)
         self.refused(["99999999"], "-f", self.text, "--ctx", "99999999")
         self.refused(["absent"], "-f", self.path("absent"))
         self.assertEqual([name for name in os.listdir(self.folder.name) if name.startswith("never")], [])

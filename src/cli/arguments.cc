@@ -14,14 +14,44 @@ namespace {
 constexpr const char* kModelHelp =
     "a GGUF file (any of a split set) or a safetensors folder; without it, the bundled model";
 
-/// A list that grows by repeating the option, or with commas; it does not swallow the arguments that follow.
-template <typename T>
-CLI::Option* add_list(CLI::App& app, const std::string& name, std::vector<T>& list, const std::string& help) {
+/// A list that grows by repeating the option; it does not swallow the arguments that follow.
+CLI::Option* add_list(CLI::App& app, const std::string& name, std::vector<std::string>& list, const std::string& help) {
   return app.add_option(name, list, help)->allow_extra_args(false);
 }
 
+/// The same for numbers from `least` up, also several with commas in between. CLI11's own delimiter would pass over an entry
+/// that is empty.
+template <typename N>
+CLI::Option* add_numbers(CLI::App& app, const std::string& name, std::vector<N>& list, N least,
+                         const std::string& help) {
+  const auto each = [](const std::string& text, const auto& use) {
+    for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+      end = text.find(',', begin);
+      use(text.substr(begin, end - begin));
+    }
+  };
+  const auto check = [=](std::string& text) {
+    std::string wrong;
+    each(text, [&](std::string part) {
+      if (wrong.empty()) wrong = number<N>(least)(part);
+    });
+    return wrong;
+  };
+  const auto store = [=, &list](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) {
+      each(text, [&](const std::string& part) {
+        std::from_chars(part.data(), part.data() + part.size(), list.emplace_back());
+      });
+    }
+  };
+  return app.add_option_function<std::vector<std::string>>(name, store, help)
+      ->type_name("INT")
+      ->allow_extra_args(false)
+      ->check(CLI::Validator(check, ""));
+}
+
 CLI::Option* add_tokens(CLI::App& app, const std::string& name, std::vector<int32_t>& list, const std::string& help) {
-  return add_list(app, name, list, help)->delimiter(',')->transform(number<int32_t>(0));
+  return add_numbers<int32_t>(app, name, list, 0, help);
 }
 
 void add_model(CLI::App& app, ModelArguments& a) {
@@ -108,8 +138,12 @@ void add_run(CLI::App& root, RunArguments& a) {
   add_model(app, a.model);
   CLI::Option* prompt = app.add_option("-p,--prompt", a.prompt, "the prompt (one-shot)");
   prompt->each([&a](const std::string&) { a.has_prompt = true; });
-  app.add_option("-f,--file", a.file, "read the prompt from a file")->check(not_empty())->excludes(prompt);
-  CLI::Option* raw = app.add_flag("--raw", a.raw, "continue the prompt as it stands, without the chat template");
+  app.add_option("-f,--file", a.file, "read the prompt from a file or pipe; - is standard input")
+      ->check(not_empty())
+      ->excludes(prompt);
+  CLI::Option* raw = app.add_flag(
+      "--raw", a.raw,
+      "continue the text of -p, -f or standard input as it stands, without the chat template; not in a chat");
   app.add_option("-s,--system", a.system, "system message")->excludes(raw);
   app.add_option("--session", a.session, "go on from this file when it exists, and save to it after each reply")
       ->check(not_empty());
@@ -138,8 +172,8 @@ void add_tokenize(CLI::App& root, TokenizeArguments& a) {
   app.add_option("MODEL", a.model, kModelHelp)->check(not_empty());
   CLI::Option* text = app.add_option("-p,--text", a.text, "the text");
   text->each([&a](const std::string&) { a.has_text = true; });
-  CLI::Option* file =
-      app.add_option("-f,--file", a.file, "read the text from a file (without -p or -f: from standard input)");
+  CLI::Option* file = app.add_option(
+      "-f,--file", a.file, "read the text from a file or pipe; without -p and -f, or with -f -, from standard input");
   file->check(not_empty())->excludes(text);
   add_tokens(app, "--decode", a.decode, "token ids to turn into text, with commas")->excludes(text)->excludes(file);
   app.add_flag("--plain", a.plain, "special tokens in the text are text");
@@ -169,7 +203,7 @@ void add_convert(CLI::App& root, ConvertArguments& a) {
          "weigh the columns of the weights by this file of evros imatrix (or llama.cpp's, as GGUF); q4_k, q5_k and "
          "q6_k do, the other types ignore it")
       ->check(not_empty());
-  app.add_option("--name", a.name, "general.name of the new file");
+  app.add_option("--name", a.name, "general.name of the new file")->check(one_line());
   app.add_option("--threads", a.threads, "threads (default: one per core)")->transform(number(1, 1024));
   app.add_flag("--no-mtp", a.no_mtp, "leave the draft head out");
   app.add_flag("--resume", a.resume, "go on where the same command was stopped, and keep TO.partial when this one is");
@@ -191,10 +225,11 @@ void add_synth(CLI::App& root, SynthArguments& a) {
   const auto random = [&](const char* name, auto& value, auto check, const char* help) {
     app.add_option(name, value, help)->capture_default_str()->transform(check)->excludes(sparse);
   };
-  random("--layers", a.layers, number(2, 1024), "layers");
-  random("--experts", a.experts, number(10, 65536), "experts a layer");
-  random("--vocab", a.vocab, number(1024, 1 << 20), "tokens of the vocabulary");
-  random("--table-rows", a.table_rows, number<uint64_t>(1024, 320'001'536), "rows of the n-gram table");
+  random("--layers", a.layers, number(2, 1024), "layers, 2 to 1024");
+  random("--experts", a.experts, number(10, 65536), "experts a layer, 10 (what a token uses) to 65536");
+  random("--vocab", a.vocab, number(1024, 1 << 20), "tokens of the vocabulary, 1024 to 1048576");
+  random("--table-rows", a.table_rows, number<uint64_t>(1024, 320'001'536),
+         "rows of the n-gram table, 1024 to 320001536");
   random("--type", a.type, one_of(ops::random_types()), "type of the matrices, or mix: as in a published 4-bit file");
   random("--seed", a.seed, number<uint64_t>(0), "of the weights");
   app.add_option("--threads", a.threads, "threads (default: one per core)")->transform(number(1, 1024));
@@ -205,9 +240,8 @@ void add_trace(CLI::App& root, TraceArguments& a) {
   CLI::App& app = *root.add_subcommand("trace", "run token ids and write every intermediate that others can check");
   add_model(app, a.model);
   add_tokens(app, "--tokens", a.tokens, "token ids, with commas")->required();
-  add_list(app, "--chunks", a.chunks, "chunk sizes, with commas, repeated to the end (default: all at once)")
-      ->delimiter(',')
-      ->transform(number<int64_t>(1));
+  add_numbers<int64_t>(app, "--chunks", a.chunks, 1,
+                       "chunk sizes, with commas, repeated to the end (default: all at once)");
   app.add_option("--greedy", a.greedy, "also draw this many greedy tokens")->transform(number<int64_t>(0));
   app.add_option("--prefix", a.prefix, "name of the sequence in the file")->capture_default_str();
   app.add_option("--out", a.out, "the safetensors file to write")->required()->check(not_empty());
@@ -220,9 +254,7 @@ void add_bench(CLI::App& root, BenchArguments& a) {
   app.add_option("--ctx,--max-context", a.model.context, "longest context (default: the model's, at most 32768)")
       ->transform(number<int64_t>(1));
   CLI::Option* stages = app.add_flag("--stages", a.stages, "the time of every stage instead");
-  add_list(app, "--contexts", a.contexts, "context lengths, with commas (default: 512, 2048, 8192, ...)")
-      ->delimiter(',')
-      ->transform(number<int64_t>(1))
+  add_numbers<int64_t>(app, "--contexts", a.contexts, 1, "context lengths, with commas (default: 512, 2048, 8192, ...)")
       ->excludes(stages);
   app.add_option("--prompt", a.prompt, "tokens of each prefill that is timed, the last ones of its context")
       ->capture_default_str()
@@ -249,7 +281,8 @@ void add_perplexity(CLI::App& root, PerplexityArguments& a) {
   CLI::App& app = *root.add_subcommand("perplexity", "how well a model predicts a text, or how far it is from another");
   add_model(app, a.model);
   app.remove_option(app.get_option("--ctx"));
-  app.add_option("-f,--file", a.file, "the text (without it: from standard input)")->check(not_empty());
+  app.add_option("-f,--file", a.file, "the text, a file or pipe (without it, or with -: standard input)")
+      ->check(not_empty());
   app.add_option("--ctx", a.window, "tokens of a window: what a token is predicted from, at most")
       ->capture_default_str()
       ->transform(number<int64_t>(2));
@@ -262,6 +295,11 @@ void add_perplexity(CLI::App& root, PerplexityArguments& a) {
       ->excludes(save);
   app.add_flag("--json", a.json, "print JSON");
   app.add_flag("-q,--quiet", a.quiet, "no progress");
+  app.callback([&a] {
+    if (a.stride <= a.window) return;
+    throw CLI::ValidationError("--stride", cat(a.stride, " is more than a window, --ctx ", a.window,
+                                               "; tokens between the windows would not be predicted"));
+  });
 }
 
 void add_imatrix(CLI::App& root, ImatrixArguments& a) {
@@ -270,7 +308,8 @@ void add_imatrix(CLI::App& root, ImatrixArguments& a) {
   app.footer("Runs on the CPU alone. The file has the GGUF format of llama.cpp's tool of this name.");
   add_model(app, a.model);
   app.remove_option(app.get_option("--ctx"));
-  app.add_option("-f,--file", a.file, "the text (without it: from standard input)")->check(not_empty());
+  app.add_option("-f,--file", a.file, "the text, a file or pipe (without it, or with -: standard input)")
+      ->check(not_empty());
   app.add_option("-o,--out", a.out, "the GGUF file to write")->required()->check(not_empty());
   app.add_option("--ctx", a.window, "tokens of a window; each begins anew")
       ->capture_default_str()
@@ -301,7 +340,7 @@ void add_snapshot(CLI::App& root, SnapshotArguments& a) {
     sub->callback([&a, action] { a.action = action; });
     if (action != Action::inspect) {
       add_model(*sub, a.model);
-      sub->get_option("MODEL")->required();
+      sub->get_option("MODEL")->required()->description("a GGUF file (any of a split set) or a safetensors folder");
     }
     sub->add_option("FILE", a.file, "the snapshot")->required()->check(not_empty());
     sub->add_flag("--json", a.json, "print JSON");
@@ -310,6 +349,11 @@ void add_snapshot(CLI::App& root, SnapshotArguments& a) {
   CLI::App* save = command("save", "run some tokens and save the session", Action::save);
   CLI::Option* tokens = add_tokens(*save, "--tokens", a.tokens, "token ids, with commas");
   save->add_option("-p,--prompt", a.prompt, "text, as it stands")->excludes(tokens);
+  save->callback([&a] {
+    a.action = Action::save;
+    if (a.tokens.empty() && a.prompt.empty())
+      throw CLI::ValidationError("snapshot save", "there is nothing to save; give --tokens or -p");
+  });
   command("inspect", "what a snapshot holds; checks every digest", Action::inspect);
   command("restore", "load a snapshot and go on from it", Action::restore)
       ->add_option("-n,--greedy", a.greedy, "draw this many greedy tokens and append them")
@@ -341,7 +385,7 @@ void add_serve(CLI::App& root, ServeArguments& a) {
                      "key that requests must carry; others on this machine can see it here, so rather use "
                      "--api-key-file or the environment variable EVROS_API_KEY");
   key->check(not_empty());
-  app.add_option("--api-key-file", a.api_key_file, "read the key from the first line of a file")
+  app.add_option("--api-key-file", a.api_key_file, "read the key from the first line of a file or pipe")
       ->check(not_empty())
       ->excludes(key);
   app.add_flag("--insecure", a.insecure, "serve an address that others reach without a key");

@@ -143,7 +143,7 @@ int bench_speed(const BenchArguments& a, const std::string& path) {
   report->left_out.insert(report->left_out.begin(), left_out->begin(), left_out->end());
   const engine::EngineInfo& info = (*engine)->info();
   if (!a.plot.empty()) {
-    const std::string title = cat(info.model, "; ", info.numerics, ", ", info.kernels, ", ",
+    const std::string title = cat(printable(info.model), "; ", info.numerics, ", ", info.kernels, ", ",
                                   counted(static_cast<uint64_t>(info.threads), "thread"));
     if (const Status drawn = write_plot(io, a.plot, ops::speed_plot(*report, title)); !drawn.ok())
       return fail(drawn.error());

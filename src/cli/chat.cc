@@ -122,7 +122,7 @@ int chat(Session& session, const RunArguments& a) {
   auto conversation = make_conversation(session, a);
   if (!conversation.ok()) return fail(conversation.error());
   if (const Status resumed = resume(session, a, &*conversation); !resumed.ok()) return fail(resumed.error());
-  if (!a.quiet) std::printf("%s. /help lists the commands.\n", session.engine->info().model.c_str());
+  if (!a.quiet) std::printf("%s. /help lists the commands.\n", printable(session.engine->info().model).c_str());
   LineEditor editor;
   std::string line;
   while (true) {

@@ -15,6 +15,8 @@ namespace {
 constexpr const char* kBundledModel = "evros-tiny.gguf";
 constexpr uint64_t kTextLimit = 64u << 20;
 
+int g_lost_output = 0;
+
 }  // namespace
 
 Result<std::string> model_path(const std::string& given) {
@@ -34,7 +36,7 @@ engine::EngineOptions engine_options(const ModelArguments& a) {
   options.kv = a.kv;
   options.kernels = a.kernels;
   options.device = a.device;
-  options.notice = [](const std::string& sentence) { std::fprintf(stderr, "evros: %s\n", sentence.c_str()); };
+  options.notice = say;
   options.threads = a.threads;
   options.context = a.context;
   options.chunk = a.chunk;
@@ -59,8 +61,53 @@ Result<std::unique_ptr<engine::Engine>> load_engine(const std::string& path, eng
 
 int fail(const Error& error) {
   std::fflush(stdout);
-  std::fprintf(stderr, "evros: %s\n", error.message.c_str());
+  say(error.message);
   return 1;
+}
+
+void say(const std::string& sentence) { std::fprintf(stderr, "evros: %s\n", printable(sentence).c_str()); }
+
+void lose_output(int error) { g_lost_output = error; }
+int lost_output() { return g_lost_output; }
+
+const std::atomic<bool>& stop_on_signals() {
+  static std::atomic<bool> stop{false};
+  io::catch_stop(stop);
+  return stop;
+}
+
+int fail_or_stop(const Error& error, const std::string& left) {
+  if (error.code != Code::cancelled) return fail(error);
+  fail({error.code, error.message + left});
+  return io::signal_exit_code();
+}
+
+int misused(std::string_view command, const Error& error) {
+  say(cat(error.message, "; see `evros ", command, " --help`"));
+  return 2;
+}
+
+std::string printable(std::string_view text) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  const auto is_harmful = [](uint32_t c) {
+    return c < 0x20 || (c >= 0x7F && c < 0xA0) || (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069) ||
+           c == 0x200E || c == 0x200F || c == 0x061C;
+  };
+  std::string out;
+  while (!text.empty()) {
+    const text::Utf8Step step = text::utf8_step(text);
+    const std::string_view part = text.substr(0, step.bytes);
+    text.remove_prefix(part.size());
+    if (step.state == text::Utf8Step::valid && !is_harmful(step.code_point)) {
+      out += part;
+      continue;
+    }
+    for (const char c : part) {
+      const auto byte = static_cast<unsigned char>(c);
+      out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+    }
+  }
+  return out;
 }
 
 Status check_utf8(std::string_view what, std::string_view text) {
@@ -71,10 +118,11 @@ Status check_utf8(std::string_view what, std::string_view text) {
 }
 
 Result<std::string> read_text(bool given, const std::string& text, const std::string& file) {
-  const std::string source = given ? "the text of -p" : file.empty() ? "standard input" : file;
+  const bool standard = file.empty() || file == "-";
+  const std::string source = given ? "the text of -p" : standard ? "standard input" : file;
   const auto read = [&]() -> Result<std::string> {
     if (given) return text;
-    return file.empty() ? io::read_standard_input(kTextLimit) : io::read_file(io::real_io(), file, kTextLimit);
+    return standard ? io::read_standard_input(kTextLimit) : io::read_stream(file, kTextLimit);
   };
   EVROS_ASSIGN(std::string content, read());
   EVROS_TRY(check_utf8(source, content));

@@ -38,7 +38,7 @@ Result<format::ImportanceMatrix> measure(const ImatrixArguments& a) {
   EVROS_ASSIGN(const auto tokenizer, engine::load_tokenizer(engine->file()));
   EVROS_ASSIGN(const auto tokens, tokenizer.encode(text, text::SpecialTokens::plain));
   ProgressBar bar("reading", a.quiet);
-  return ops::measure_importance(*engine, watched, tokens, a.window, a.file, bar.progress());
+  return ops::measure_importance(*engine, watched, tokens, a.window, a.file == "-" ? "" : a.file, bar.progress());
 }
 
 }  // namespace

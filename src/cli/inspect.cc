@@ -116,7 +116,8 @@ void print_json(const format::ModelFile& file, const Result<engine::Plan>& plan,
 void print_text(const format::ModelFile& file, const Result<engine::Plan>& plan, const engine::EngineOptions& asked,
                 bool tensors) {
   std::printf("%s\n%s, \"%s\", %zu file%s, %zu tensors\n\n", file.path().c_str(), std::string(file.container()).c_str(),
-              file.name().c_str(), file.files().size(), file.files().size() == 1 ? "" : "s", file.tensors().size());
+              printable(file.name()).c_str(), file.files().size(), file.files().size() == 1 ? "" : "s",
+              file.tensors().size());
   for (const Fact& fact : facts(file.hyper()))
     std::printf("  %-24s %lld\n", fact.name, static_cast<long long>(fact.value));
   std::printf("\ntypes\n");
@@ -126,18 +127,18 @@ void print_text(const format::ModelFile& file, const Result<engine::Plan>& plan,
   }
   std::printf("\nmetadata\n");
   for (const format::MetadataEntry& entry : file.metadata()) {
-    std::printf("  %s = %s\n", entry.key.c_str(), entry.value.c_str());
+    std::printf("  %s = %s\n", printable(entry.key).c_str(), printable(entry.value).c_str());
   }
   if (tensors) {
     std::printf("\ntensors\n");
     for (const format::Tensor& tensor : file.tensors()) {
-      std::printf("  %-48s %-8s %-24s %s\n", tensor.name.c_str(),
+      std::printf("  %-48s %-8s %-24s %s\n", printable(tensor.name).c_str(),
                   std::string(format::type_info(tensor.type).name).c_str(), shape(tensor).c_str(),
                   human_bytes(tensor.bytes()).c_str());
     }
   }
   std::printf("\n%s", plan.ok() ? ops::plan_text(*plan, asked).c_str()
-                                : cat("memory plan: refused: ", plan.error().message, '\n').c_str());
+                                : cat("memory plan: refused: ", printable(plan.error().message), '\n').c_str());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "cli/arguments.h"
+#include "cli/common.h"
 #include "io/process.h"
 
 namespace {
@@ -44,7 +45,7 @@ int run_command(int argc, char** argv) {
 int flush_output(int code) {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  const int error = errno;  // 0 when an earlier write failed
+  const int error = lost_output() != 0 ? lost_output() : errno;  // 0 when another write failed before
   if (code == 1 || code == 2) return code;
   std::fprintf(stderr, "evros: standard output cannot be written%s%s\n", error == 0 ? "" : ": ",
                error == 0 ? "" : std::strerror(error));
@@ -54,6 +55,6 @@ int flush_output(int code) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  evros::io::prepare_process();
+  if (const evros::Status ready = evros::io::prepare_process(); !ready.ok()) return fail(ready.error());
   return flush_output(run_command(argc, argv));
 }

@@ -44,6 +44,9 @@ void print_text(const ops::PerplexityReport& r) {
 int perplexity(const PerplexityArguments& a) {
   const Result<std::string> path = model_path(a.model.model);
   if (!path.ok()) return fail(path.error());
+  if (!a.save_logits.empty()) {
+    if (const Status target = io::real_io().check_target(a.save_logits); !target.ok()) return fail(target.error());
+  }
   const auto text = read_text(false, {}, a.file);
   if (!text.ok()) return fail(text.error());
   const auto engine = load_engine(*path, ops::perplexity_options(engine_options(a.model), a.window), a.quiet);

@@ -48,11 +48,19 @@ Result<engine::Finish> one_shot(Session& session, const RunArguments& a) {
 }  // namespace
 
 int run(const RunArguments& a) {
+  const bool interactive = !a.has_prompt && a.file.empty() && io::is_terminal(io::Stream::in);
+  if (interactive && a.raw) {
+    return misused("run", {Code::invalid_argument,
+                           "--raw continues a text, and a chat is none; give one with -p, -f or on standard input"});
+  }
   auto session = open_session(a);
   if (!session.ok()) return fail(session.error());
-  const bool interactive = !a.has_prompt && a.file.empty() && io::is_terminal(io::Stream::in);
   if (interactive) return chat(*session, a);
   const Result<engine::Finish> finish = one_shot(*session, a);
+  if (!finish.ok() && finish.error().code == Code::cancelled) {
+    fail(finish.error());  // while the text was waited for
+    return kInterruptedExit;
+  }
   if (!finish.ok()) return fail(finish.error());
   return *finish == engine::Finish::cancelled ? kInterruptedExit : 0;
 }

@@ -8,6 +8,7 @@
 #include "cli/common.h"
 #include "engine/text_kit.h"
 #include "io/io.h"
+#include "io/process.h"
 #include "server/server.h"
 
 namespace evros::cli {
@@ -34,7 +35,7 @@ Result<std::string> api_key(const ServeArguments& a) {
     const char* given = std::getenv("EVROS_API_KEY");
     return std::string(given == nullptr ? "" : given);
   }
-  EVROS_ASSIGN(std::string key, io::read_file(io::real_io(), a.api_key_file, kKeyFileLimit));
+  EVROS_ASSIGN(std::string key, io::read_stream(a.api_key_file, kKeyFileLimit));
   key.resize(std::min(key.find_first_of("\r\n"), key.size()));
   if (key.empty()) return Error{Code::bad_file, cat(a.api_key_file, ": the first line, the API key, is empty")};
   return key;
@@ -62,11 +63,7 @@ server::ServiceOptions service_options(const ServeArguments& a, const std::strin
   return options;
 }
 
-Status serve_model(const ServeArguments& a) {
-  EVROS_ASSIGN(const std::string path, model_path(a.model.model));
-  EVROS_ASSIGN(std::string key, api_key(a));
-  server::ServiceOptions options = service_options(a, path, std::move(key));
-  EVROS_TRY(server::Access::check(options.access));  // before a long load
+Status serve_model(const ServeArguments& a, const std::string& path, const server::ServiceOptions& options) {
   engine::EngineOptions engine_options = cli::engine_options(a.model);
   engine_options.sessions = a.parallel + a.cached;
   engine_options.batch = a.parallel;
@@ -93,7 +90,16 @@ Status serve_model(const ServeArguments& a) {
 }  // namespace
 
 int serve(const ServeArguments& a) {
-  const Status served = serve_model(a);
+  const auto path = model_path(a.model.model);
+  if (!path.ok()) return fail(path.error());
+  const auto key = api_key(a);
+  if (!key.ok()) return fail(key.error());
+  const server::ServiceOptions options = service_options(a, *path, *key);
+  server::AccessOptions told = options.access;  // by the command line alone
+  if (a.api_key.empty() && !told.api_key.empty()) told.api_key = "file";
+  if (const Status access = server::Access::check(told); !access.ok()) return misused("serve", access.error());
+  if (const Status access = server::Access::check(options.access); !access.ok()) return fail(access.error());
+  const Status served = serve_model(a, *path, options);
   return served.ok() ? 0 : fail(served.error());
 }
 

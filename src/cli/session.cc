@@ -1,5 +1,6 @@
 #include "cli/session.h"
 
+#include <cerrno>
 #include <cstdio>
 
 #include "base/str.h"
@@ -38,14 +39,18 @@ engine::ReplyParams reply_params(const RunArguments& a, const engine::SamplingPa
 
 Result<Session> open_session(const RunArguments& a) {
   EVROS_ASSIGN(const std::string path, model_path(a.model.model));
-  if (!a.session.empty()) EVROS_TRY(io::real_io().check_target(a.session));
+  SessionLock lock;
+  if (!a.session.empty()) {
+    EVROS_TRY(io::real_io().check_target(a.session));
+    EVROS_ASSIGN(lock, SessionLock::take(a.session));
+  }
   EVROS_ASSIGN(auto engine, load_engine(path, engine_options(a.model), a.quiet));
   EVROS_ASSIGN(auto tokenizer, engine::load_tokenizer(engine->file()));
   engine::ReplyParams params = reply_params(a, engine::sampling_defaults(engine->file()));
   EVROS_TRY(engine::validate(params, engine->model().hyper.vocab));
   EVROS_ASSIGN(const engine::SessionId id, engine->open());
   io::catch_interrupt(g_interrupted);
-  return Session{std::move(engine), std::move(tokenizer), id, std::move(params), &g_interrupted};
+  return Session{std::move(engine), std::move(tokenizer), id, std::move(params), &g_interrupted, std::move(lock)};
 }
 
 Result<Conversation> make_conversation(const Session& session, const RunArguments& a) {
@@ -85,7 +90,9 @@ Result<engine::ReplyResult> stream_reply(Session& session, std::span<const int32
   auto result = engine::reply(
       *session.engine, io::real_io(), session.id, prompt, session.params, session.tokenizer,
       [&](std::string_view text) {
-        if (!printer.push(text)) session.interrupted->store(true);
+        if (printer.push(text)) return;
+        lose_output(errno);
+        session.interrupted->store(true);
       },
       session.interrupted);
   printer.finish();

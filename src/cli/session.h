@@ -9,6 +9,7 @@
 #include "cli/arguments.h"
 #include "cli/conversation.h"
 #include "cli/reply_printer.h"
+#include "cli/session_lock.h"
 #include "engine/engine.h"
 #include "engine/reply.h"
 #include "text/tokenizer.h"
@@ -21,9 +22,11 @@ struct Session {
   engine::SessionId id;
   engine::ReplyParams params;
   std::atomic<bool>* interrupted;  // Ctrl-C
+  SessionLock lock;                // of --session FILE
 };
 
-/// Loads the model and turns the arguments into reply settings (the model's sampling defaults where none were given).
+/// Loads the model and turns the arguments into reply settings (the model's sampling defaults where none were given). Before
+/// that, --session FILE is locked.
 Result<Session> open_session(const RunArguments& arguments);
 
 /// The model's chat format with the system message of the arguments.

@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "cli/arguments.h"
 #include "cli/common.h"
+#include "cli/session_lock.h"
 #include "engine/engine.h"
 #include "engine/snapshot_info.h"
 #include "engine/text_kit.h"
@@ -24,7 +25,7 @@ void print(const SnapshotArguments& a, const engine::Digests& digests, std::span
     std::printf("%s\n", json.end_object().key("combined").value(digests.combined).end_object().take().c_str());
     return;
   }
-  std::printf("%s under %s\n", counted(tokens.size(), "token").c_str(), digests.numerics.c_str());
+  std::printf("%s under %s\n", counted(tokens.size(), "token").c_str(), printable(digests.numerics).c_str());
   for (size_t i = 0; i < tokens.size(); ++i) std::printf("%s%d", i == 0 ? "" : ",", tokens[i]);
   std::printf("\n");
   for (const auto& [owner, hex] : digests.owners) std::printf("  %-14s %s\n", owner.c_str(), hex.c_str());
@@ -40,7 +41,6 @@ Status print_session(const SnapshotArguments& a, const engine::Engine& engine, e
 
 Result<std::vector<int32_t>> wanted_tokens(const SnapshotArguments& a, const engine::Engine& engine) {
   if (!a.tokens.empty()) return a.tokens;
-  if (a.prompt.empty()) return Error{Code::invalid_argument, "there is nothing to save; give --tokens or -p"};
   EVROS_ASSIGN(const auto tokenizer, engine::load_tokenizer(engine.file()));
   return tokenizer.encode(a.prompt);
 }
@@ -77,7 +77,11 @@ Status inspect_file(const SnapshotArguments& a) {
 Status run_snapshot(const SnapshotArguments& a) {
   using Action = SnapshotArguments::Action;
   if (a.action == Action::inspect) return inspect_file(a);
-  if (a.action == Action::save) EVROS_TRY(io::real_io().check_target(a.file));
+  SessionLock lock;
+  if (a.action == Action::save) {
+    EVROS_TRY(io::real_io().check_target(a.file));
+    EVROS_ASSIGN(lock, SessionLock::take(a.file));
+  }
   EVROS_ASSIGN(const std::string path, model_path(a.model.model));
   EVROS_ASSIGN(const auto engine, engine::Engine::load(io::real_io(), path, engine_options(a.model)));
   return a.action == Action::save ? save(a, *engine) : restore(a, *engine);

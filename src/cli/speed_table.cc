@@ -67,8 +67,8 @@ void together_json(JsonWriter& json, const ops::Together& t) {
 }  // namespace
 
 void print_speed(const ops::SpeedReport& r, const engine::EngineInfo& info) {
-  std::printf("%s; %s, %s on %s, %s; median of %s\n", info.model.c_str(), info.numerics.c_str(), info.kernels.c_str(),
-              info.device.c_str(), counted(static_cast<uint64_t>(info.threads), "thread").c_str(),
+  std::printf("%s; %s, %s on %s, %s; median of %s\n", printable(info.model).c_str(), info.numerics.c_str(),
+              info.kernels.c_str(), info.device.c_str(), counted(static_cast<uint64_t>(info.threads), "thread").c_str(),
               counted(static_cast<uint64_t>(r.rounds), "round").c_str());
   print_limits(r);
   std::printf("%9s  %15s %12s  %14s %10s %13s\n", "context", "prefill tok/s", "of integer", "decode tok/s", "of memory",

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/str.h"
+#include "cli/common.h"
 
 namespace evros::cli {
 
@@ -46,6 +47,15 @@ inline CLI::Validator one_of(std::vector<std::string> names) {
     if (found == names.end()) return cat(quote(text), " is none of ", CLI::detail::join(names, ", "));
     text = *found;
     return {};
+  };
+  return CLI::Validator(check, "");
+}
+
+/// One line of text: UTF-8 without control characters.
+inline CLI::Validator one_line() {
+  const auto check = [](std::string& text) -> std::string {
+    if (const Status utf8 = check_utf8("the value", text); !utf8.ok()) return utf8.error().message;
+    return printable(text) == text ? "" : cat(quote(printable(text)), " has a control character");
   };
   return CLI::Validator(check, "");
 }

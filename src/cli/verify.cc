@@ -25,7 +25,7 @@ const char* word(ops::Outcome outcome) {
 }
 
 void print_table(const ops::VerifyReport& report) {
-  std::printf("%s, %s, kernels %s on %s\nidentity %s\n\n", report.model.c_str(), report.numerics.c_str(),
+  std::printf("%s, %s, kernels %s on %s\nidentity %s\n\n", printable(report.model).c_str(), report.numerics.c_str(),
               report.kernels.c_str(), report.device.c_str(), report.identity.c_str());
   for (const ops::VerifyRow& row : report.rows) {
     std::printf("  %-34s %-9s %6llu  %-11s %s\n", row.check.c_str(), row.proves.c_str(),

@@ -43,7 +43,9 @@ class File {
 class Io {
  public:
   virtual ~Io() = default;
-  virtual Result<std::unique_ptr<File>> open(const std::string& path) = 0;  // for reading
+  /// For reading. Code::bad_file, at once, for what is no regular file: a pipe or a device has no length and no positions,
+  /// and opening a pipe would wait for its writer (process.h reads such streams).
+  virtual Result<std::unique_ptr<File>> open(const std::string& path) = 0;
   /// For writing; what was there is dropped. One writer at a time: Code::busy, and nothing dropped, while another File,
   /// of any process, that create() gave out for it is open. Refuses what check_target() refuses.
   virtual Result<std::unique_ptr<File>> create(const std::string& path) = 0;
@@ -54,8 +56,12 @@ class Io {
   /// that keeps other writers out.
   virtual Status rename(const std::string& from, const std::string& to) = 0;
   /// May a file be written under this name? Code::invalid_argument for "", a folder, a link, a device or a pipe, which a
-  /// rename would silently put out of the way. Programs ask before they start long work.
+  /// rename would silently put out of the way; Code::not_found or Code::io when its folder is not there or may not be
+  /// written. Programs ask before they start long work.
   virtual Status check_target(const std::string& path) const;
+  /// Bytes that this program may still fill on the file system where `path` is or would be; the largest number when the system
+  /// does not tell.
+  virtual uint64_t free_bytes(const std::string& /*path*/) const { return ~uint64_t{0}; }
   /// Do both names lead to one existing file, whatever links and spellings are on the way?
   virtual bool same_file(const std::string& a, const std::string& b) const { return a == b && exists(a); }
   virtual Status remove(const std::string& path) = 0;

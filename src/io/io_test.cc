@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "io/memory_io.h"
+#include "io/process.h"
 
 namespace evros::io {
 namespace {
@@ -151,6 +152,77 @@ TEST(RealIo, AFolderCannotBeOpenedAsAFile) {
   const auto opened = real_io().open(testing::TempDir());
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.error().code, Code::io);
+}
+
+/// Pipes and devices: no length, no positions, and a pipe without a writer would be waited for.
+TEST(RealIo, WhatIsNoRegularFileIsRefusedAtOnceByEveryReader) {
+  const std::string pipe = testing::TempDir() + "evros_io_pipe";
+  ::unlink(pipe.c_str());
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const auto& [path, kind] : {std::pair(pipe, "is a pipe"), {std::string("/dev/zero"), "is a device"}}) {
+    for (const Error& error : {real_io().open(path).error(), read_file(real_io(), path, 100).error()}) {
+      EXPECT_EQ(error.code, Code::bad_file) << path;
+      EXPECT_NE(error.message.find(path + ' ' + kind), std::string::npos) << error.message;
+    }
+  }
+  ASSERT_EQ(::unlink(pipe.c_str()), 0);
+}
+
+TEST(Stream, EverythingWithANameIsReadToItsEndAndNotBeyondTheLimit) {
+  const std::string file = testing::TempDir() + "evros_io_text", pipe = testing::TempDir() + "evros_io_text_pipe";
+  const std::string text(200'000, 'x');  // more than a pipe holds
+  ASSERT_TRUE((*real_io().create(file))->write_at(0, bytes_of(text)).ok());
+  ::unlink(pipe.c_str());
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const uint64_t limit : {uint64_t{200'000}, uint64_t{199'999}}) {
+    std::signal(SIGPIPE, SIG_IGN);
+    std::thread writer([&] { std::ofstream(pipe) << text; });
+    const auto piped = read_stream(pipe, limit), stored = read_stream(file, limit);
+    writer.join();
+    std::signal(SIGPIPE, SIG_DFL);
+    for (const auto* got : {&piped, &stored}) {
+      ASSERT_EQ(got->ok(), limit == text.size());
+      if (got->ok())
+        EXPECT_EQ(**got, text);
+      else
+        EXPECT_NE(got->error().message.find("199999 bytes"), std::string::npos) << got->error().message;
+    }
+  }
+  EXPECT_FALSE(read_stream("/dev/zero", 100).ok());
+  EXPECT_EQ(*read_stream("/dev/null", 100), "");
+  EXPECT_NE(*read_stream("/proc/self/status", 1 << 20), "");  // whose length the system gives as 0
+  EXPECT_EQ(read_stream(file + ".absent", 100).error().code, Code::not_found);
+  EXPECT_NE(read_stream(testing::TempDir(), 100).error().message.find(testing::TempDir()), std::string::npos);
+  ASSERT_EQ(::unlink(pipe.c_str()), 0);
+  ASSERT_TRUE(real_io().remove(file).ok());
+}
+
+TEST(RealIo, FreeSpaceIsWhatTheLibraryFindsAndUnknownWithoutAFolder) {
+  const std::string path = testing::TempDir() + "evros_io_not_there_yet";
+  const uint64_t wanted = std::filesystem::space(testing::TempDir()).available;
+  const uint64_t found = real_io().free_bytes(path);
+  EXPECT_LT(found > wanted ? found - wanted : wanted - found, uint64_t{4} << 30);  // others write at the same time
+  EXPECT_EQ(real_io().free_bytes("/nowhere/at/all"), ~uint64_t{0});
+}
+
+TEST(RealIo, AFolderThatIsMissingOrClosedIsToldBeforeTheWork) {
+  const std::string folder = testing::TempDir() + "evros_io_closed";
+  std::filesystem::remove_all(folder);
+  ASSERT_TRUE(real_io().make_folder(folder + "/closed").ok());
+  ASSERT_TRUE(real_io().create(folder + "/file").ok());
+  ASSERT_EQ(::chmod((folder + "/closed").c_str(), 0500), 0);
+  std::vector<std::string> wrong = {folder + "/absent", folder + "/absent/deep", folder + "/file"};
+  if (::geteuid() != 0) wrong.push_back(folder + "/closed");  // nothing is closed to the superuser
+  for (const std::string& in : wrong) {
+    const Status status = real_io().check_target(in + "/new");
+    ASSERT_FALSE(status.ok()) << in;
+    EXPECT_NE(status.error().message.find(in + "/new"), std::string::npos) << status.error().message;
+    EXPECT_NE(status.error().message.find(in + ":"), std::string::npos) << status.error().message;
+    EXPECT_FALSE(real_io().create(in + "/new").ok());
+  }
+  EXPECT_TRUE(real_io().check_target("plain_name_in_this_folder").ok());
+  EXPECT_TRUE(real_io().check_target(folder + "/new").ok());
+  std::filesystem::remove_all(folder);
 }
 
 TEST(RealIo, AFileInTheWayOfAFolderIsNamed) {

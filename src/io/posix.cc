@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -115,6 +116,21 @@ class PosixFile final : public File {
   std::atomic<uint64_t> size_;
 };
 
+/// What stands in the way where a regular file was wanted.
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISLNK(mode)) return "a symbolic link";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
+  return S_ISSOCK(mode) ? "a socket" : "no regular file";
+}
+
+/// The folder that a file lies in.
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, std::max<size_t>(slash, 1));
+}
+
 int open_retry(const std::string& path, int flags) {
   for (;;) {
     const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
@@ -125,11 +141,15 @@ int open_retry(const std::string& path, int flags) {
 class PosixIo final : public Io {
  public:
   Result<std::unique_ptr<File>> open(const std::string& path) override {
-    const int fd = open_retry(path, O_RDONLY);
+    // A pipe opens at once, with or without a writer; regular files do not know the flag.
+    const int fd = open_retry(path, O_RDONLY | O_NONBLOCK);
     if (fd < 0) return failure("open", path, errno);
     struct stat info {};
     if (::fstat(fd, &info) != 0) return close_with(fd, failure("look at", path, errno));
     if (S_ISDIR(info.st_mode)) return close_with(fd, failure("open", path, EISDIR));
+    if (!S_ISREG(info.st_mode)) {
+      return close_with(fd, {Code::bad_file, cat(path, " is ", kind_of(info.st_mode), "; wanted a regular file")});
+    }
     return {std::make_unique<PosixFile>(path, fd, static_cast<uint64_t>(info.st_size))};
   }
 
@@ -139,11 +159,21 @@ class PosixIo final : public Io {
   Status check_target(const std::string& path) const override {
     if (path.empty()) return Error{Code::invalid_argument, "the name of the file to write is empty"};
     struct stat info {};
-    if (::lstat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) return {};
-    const char* kind = S_ISDIR(info.st_mode)   ? "a folder"
-                       : S_ISLNK(info.st_mode) ? "a symbolic link"
-                                               : "no regular file";
-    return Error{Code::invalid_argument, cat(path, " is ", kind, "; wanted the name of a file to write")};
+    if (::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+      return Error{Code::invalid_argument,
+                   cat(path, " is ", kind_of(info.st_mode), "; wanted the name of a regular file to write")};
+    }
+    const std::string folder = folder_of(path);  // which the file is made in, under another name first
+    if (::stat(folder.c_str(), &info) != 0) return failure(cat("write ", path, ": cannot enter folder"), folder, errno);
+    if (!S_ISDIR(info.st_mode)) return failure(cat("write ", path, ": cannot enter folder"), folder, ENOTDIR);
+    if (::access(folder.c_str(), W_OK | X_OK) == 0) return {};
+    return failure(cat("write ", path, ": cannot make files in folder"), folder, errno);
+  }
+
+  uint64_t free_bytes(const std::string& path) const override {
+    struct statvfs info {};
+    if (::statvfs(folder_of(path).c_str(), &info) != 0 || info.f_blocks == 0) return Io::free_bytes(path);
+    return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
   }
 
   bool same_file(const std::string& a, const std::string& b) const override {

@@ -36,7 +36,7 @@ class ColumnWeights {
 
   /// Equal for equal numbers: names and digests of all sums and counts. "" for none.
   std::string identity() const;
-  /// Says in a file's keys by what text it was weighted, under the names that llama.cpp uses: quantize.imatrix.*.
+  /// Of a file with a tensor that was weighted: says in its keys by what text it was weighted, under the names that llama.cpp uses: quantize.imatrix.*.
   void set_keys(format::GgufWriter& writer) const;
 
  private:

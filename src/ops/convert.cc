@@ -13,6 +13,7 @@
 #include "kernels/derive.h"
 #include "kernels/kernels.h"
 #include "ops/gguf_keys.h"
+#include "ops/large_file.h"
 #include "text/export.h"
 #include "text/tokenizer.h"
 
@@ -36,6 +37,8 @@ struct Planned {
   bool is_copied() const { return type == source->type && source->derive == format::Derive::none; }
   /// An importance matrix has a say in it.
   bool weighs_columns() const { return !is_copied() && kernels::weighs_columns(type); }
+  /// Of the new tensor.
+  uint64_t bytes() const { return format::row_bytes(type, source->ne[0]) * source->rows(); }
 };
 
 /// llama.cpp's number for a file's main type; a label, read by no one to decide anything.
@@ -233,6 +236,7 @@ class TensorCopier {
         progress_(progress),
         importance_(importance),
         pool_(device::thread_count(options.threads)),
+        stop_(options.stop),
         resumable_(options.resume),
         total_(total) {}
 
@@ -252,7 +256,13 @@ class TensorCopier {
       EVROS_TRY(writer_.write(number, row * row_out, planned.is_copied() ? stored_ : encoded_));
       done_ += stored_.size();
       report(progress_, done_, total_);
-      EVROS_TRY(note(number, (row + rows) * row_out, stored_.size()));
+      unnoted_ += stored_.size();
+      const Status stopped = check_stop(stop_);
+      if (resumable_ && (unnoted_ >= total_ / kNotes || !stopped.ok())) {
+        unnoted_ = 0;
+        EVROS_TRY(writer_.note({number, (row + rows) * row_out}));
+      }
+      EVROS_TRY(stopped);
     }
     return {};
   }
@@ -260,14 +270,6 @@ class TensorCopier {
   void skip(const Planned& planned) { done_ += planned.source->bytes(); }
 
  private:
-  /// Of a conversion that may be stopped, notes now and then what is there.
-  Status note(size_t number, uint64_t offset, uint64_t bytes) {
-    unnoted_ += bytes;
-    if (!resumable_ || unnoted_ < total_ / kNotes) return {};
-    unnoted_ = 0;
-    return writer_.note({number, offset});
-  }
-
   /// Checks `stored_` and, when it is not copied, makes `encoded_` from it, every thread some of the rows,
   /// of which the first is the tensor's row `top`.
   Status encode(const Planned& planned, uint64_t top, uint64_t rows, uint64_t row_in, uint64_t row_out) {
@@ -317,6 +319,7 @@ class TensorCopier {
   const ColumnWeights& importance_;
   std::vector<std::vector<float>> columns_;  // of the tensor that is being copied, by expert
   device::Pool pool_;
+  const std::atomic<bool>* stop_;
   const bool resumable_;
   uint64_t total_, done_ = 0, unnoted_ = 0;
   std::vector<std::byte> stored_, encoded_;
@@ -333,6 +336,26 @@ Result<std::string> describe_source(io::Io& io, const format::ModelFile& source,
   return text;
 }
 
+/// Goes on with what an earlier call left, or begins anew, and says which.
+Result<format::GgufMark> resume(io::Io& io, const std::string& to, const std::string& files,
+                                const std::vector<Planned>& planned, const ConvertOptions& options,
+                                format::GgufWriter& writer) {
+  const std::string partial = to + ".partial";
+  const bool was_there = io.exists(partial);
+  EVROS_ASSIGN(const format::GgufMark mark, writer.resume(files));
+  if (!options.notice) return mark;
+  uint64_t done = mark.offset, all = 0;
+  for (size_t i = 0; i < planned.size(); ++i) {
+    if (i < mark.number) done += planned[i].bytes();
+    all += planned[i].bytes();
+  }
+  options.notice(done > 0 ? cat("going on with ", partial, ", which has ", human_bytes(done), " of ", human_bytes(all))
+                 : was_there
+                     ? cat("beginning anew: ", partial, " held nothing of the same source and options to go on with")
+                     : cat("beginning anew: there is no ", partial));
+  return mark;
+}
+
 }  // namespace
 
 Result<ConvertSummary> convert(io::Io& io, const std::string& from, const std::string& to,
@@ -343,18 +366,21 @@ Result<ConvertSummary> convert(io::Io& io, const std::string& from, const std::s
   EVROS_ASSIGN(const ColumnWeights importance, ColumnWeights::load(io, options.imatrix));
   format::GgufWriter writer(io, to);
   EVROS_TRY(set_keys(io, *source, options, writer));
-  importance.set_keys(writer);
   ConvertSummary summary;
+  uint64_t bytes = 0;
   for (const Planned& p : planned) {
     EVROS_TRY(importance.check(*p.source));
     if (p.weighs_columns()) importance.count(*p.source, summary.importance);
     writer.add({p.source->name, p.type, p.source->ne, p.source->dims});
     summary.bytes_read += p.source->bytes();
+    bytes += p.bytes();
   }
+  if (summary.importance.weighted > 0) importance.set_keys(writer);
+  EVROS_TRY(check_space(io, to, bytes));
   format::GgufMark mark;
   if (options.resume) {
     EVROS_ASSIGN(const std::string files, describe_source(io, *source, importance));
-    EVROS_ASSIGN(mark, writer.resume(files));
+    EVROS_ASSIGN(mark, resume(io, to, files, planned, options, writer));
   } else {
     EVROS_TRY(writer.begin());
   }

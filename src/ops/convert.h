@@ -2,6 +2,8 @@
 // types.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -32,6 +34,10 @@ struct ConvertOptions {
   /// A file of format/importance.h, or none: the fits of q4_k, q5_k and q6_k weigh each column by the mean of its squared inputs.
   /// Other types do not look at it.
   std::string imatrix = {};
+  /// Set by anybody, it ends the work after the piece in hand, with Code::cancelled. Null: nobody does.
+  const std::atomic<bool>* stop = nullptr;
+  /// With `resume`, told once, before the work, whether and from where an earlier call's is gone on with.
+  std::function<void(const std::string& sentence)> notice = {};
 };
 
 struct ConvertSummary {
@@ -50,7 +56,8 @@ struct ConvertSummary {
 /// untouched. Progress counts bytes read, those of an earlier call included.
 ///
 /// Errors: those of open_model and read_importance; Code::invalid_argument for a type or path that has no meaning, and for an
-/// importance matrix of another shape, tensor and sizes in the sentence; Code::unsupported for
+/// importance matrix of another shape, tensor and sizes in the sentence; Code::io, before anything is written, when the disk has
+/// no room for the new file; Code::unsupported for
 /// what cannot be expressed or decoded, every tensor concerned in one sentence; Code::bad_file for a value that is NaN,
 /// infinite or too large for its new type.
 Result<ConvertSummary> convert(io::Io& io, const std::string& from, const std::string& to,

@@ -61,6 +61,45 @@ TEST(ConvertResume, GoesOnWhereItWasStoppedAndWritesTheSameFile) {
   }
 }
 
+TEST(ConvertResume, WorkThatIsStoppedIsGoneOnWithOrLeavesNothing) {
+  const int64_t steps = Resumable().stop_at(-1);
+  const std::string wanted = Resumable().wanted();
+  for (const bool resume : {false, true}) {
+    for (const uint64_t percent : {uint64_t{0}, uint64_t{50}, uint64_t{90}}) {
+      Resumable r;
+      std::atomic<bool> stop{false};
+      r.options.resume = resume, r.options.stop = &stop;
+      const auto done = convert(r.memory, "in/model", "out/m.gguf", r.options, [&](uint64_t so_far, uint64_t total) {
+        if (so_far * 100 > total * percent) stop = true;
+      });
+      ASSERT_FALSE(done.ok());
+      EXPECT_EQ(done.error().code, Code::cancelled);
+      EXPECT_EQ(r.memory.is_folder("out"), resume);
+      stop = false;
+      const int64_t left = r.go_on();
+      EXPECT_EQ(r.memory.get("out/m.gguf"), wanted);
+      if (resume && percent >= 50) {
+        EXPECT_LT(left, steps * 3 / 4) << percent;  // it notes where it is when it is stopped
+      }
+    }
+  }
+}
+
+TEST(ConvertResume, SaysWhetherItGoesOnOrBeginsAnew) {
+  const int64_t steps = Resumable().stop_at(-1);
+  Resumable r;
+  std::vector<std::string> said;
+  r.options.notice = [&](const std::string& sentence) { said.push_back(sentence); };
+  r.stop_at(steps * 3 / 4);
+  r.stop_at(steps / 8);
+  r.options.type = TensorType::q4_0;
+  r.go_on();
+  ASSERT_EQ(said.size(), 3u);
+  EXPECT_NE(said[0].find("beginning anew: there is no out/m.gguf.partial"), std::string::npos) << said[0];
+  EXPECT_NE(said[1].find("going on with out/m.gguf.partial"), std::string::npos) << said[1];
+  EXPECT_NE(said[2].find("beginning anew: out/m.gguf.partial held nothing"), std::string::npos) << said[2];
+}
+
 TEST(ConvertResume, DoesNotGoOnWithOtherWorkOrFromATornMark) {
   const int64_t steps = Resumable().stop_at(-1);
   {

@@ -429,6 +429,30 @@ TEST(Convert, WhicheverCallFailsNothingIsLeftAndTheOldFileStays) {
   }
 }
 
+TEST(Convert, ADiskWithoutRoomIsRefusedWithNumbersBeforeAnythingIsWritten) {
+  io::MemoryIo memory;
+  RandomCheckpoint checkpoint;
+  checkpoint.write(memory, "in/model");
+  FailingIo io(memory);
+  io.free = 1000;
+  for (const TensorType type : {TensorType::f32, TensorType::q8_0}) {
+    const Error error = refused(io, "in/model", "out/m.gguf", as(type));
+    EXPECT_EQ(error.code, Code::io);
+    EXPECT_NE(error.message.find("out/m.gguf"), std::string::npos) << error.message;
+    EXPECT_NE(error.message.find("1000 B"), std::string::npos) << error.message;
+    EXPECT_EQ(io.changes, 0);
+  }
+  convert_ok(memory, "in/model", "whole.gguf", as(TensorType::q8_0));
+  io.free = memory.get("whole.gguf").size();
+  convert_ok(io, "in/model", "out/m.gguf", as(TensorType::q8_0));
+  // What a stopped conversion has written need not be free a second time.
+  memory.put("out/m.gguf.partial", memory.get("whole.gguf"));
+  io.free = 0;
+  ConvertOptions again = as(TensorType::q8_0);
+  again.resume = true;
+  convert_ok(io, "in/model", "out/m.gguf", again);
+}
+
 TEST(Convert, RefusesWhatCannotBeWritten) {
   io::MemoryIo io;
   RandomCheckpoint checkpoint;

@@ -8,6 +8,7 @@
 #include "format/expected_tensors.h"
 #include "format/gguf_writer.h"
 #include "ops/gguf_keys.h"
+#include "ops/large_file.h"
 #include "ops/synth_text.h"
 
 namespace evros::ops {
@@ -147,7 +148,8 @@ void synth_row(uint64_t row, std::span<std::byte, kSynthRowBytes> out) {
   }
 }
 
-Result<SynthSummary> synth_real(io::Io& io, const std::string& to, const Progress& progress) {
+Result<SynthSummary> synth_real(io::Io& io, const std::string& to, const Progress& progress,
+                                const std::atomic<bool>* stop) {
   const std::string path = to.ends_with(".gguf") ? to : to + ".gguf";
   EVROS_TRY(check_holes(io, path));
   const format::HyperParams hyper = real_shape();
@@ -167,6 +169,7 @@ Result<SynthSummary> synth_real(io::Io& io, const std::string& to, const Progres
   EVROS_TRY(writer.begin());
   const std::vector<uint64_t> rows = synth_rows();
   for (size_t i = 0; i < rows.size(); ++i) {
+    EVROS_TRY(check_stop(stop));
     std::byte bytes[kSynthRowBytes];
     synth_row(rows[i], bytes);
     EVROS_TRY(writer.write(table, rows[i] * kSynthRowBytes, bytes));

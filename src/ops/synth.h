@@ -2,6 +2,7 @@
 // GB.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -52,7 +53,8 @@ struct SynthSummary {
 /// made up of numbers. Every weight is a hole of the file system, which reads as zero, but for synth_rows(). Takes some
 /// megabytes of disk. As long as it runs, nothing stands under the final names; on failure nothing is left.
 ///
-/// Code::unsupported when the file system keeps no holes: the files would take 111 GB.
-Result<SynthSummary> synth_real(io::Io& io, const std::string& to, const Progress& progress);
+/// Code::unsupported when the file system keeps no holes: the files would take 111 GB. Code::cancelled soon after `stop` is set.
+Result<SynthSummary> synth_real(io::Io& io, const std::string& to, const Progress& progress,
+                                const std::atomic<bool>* stop = nullptr);
 
 }  // namespace evros::ops

@@ -12,6 +12,7 @@
 #include "kernels/block_scales.h"
 #include "kernels/derive.h"
 #include "kernels/kernels.h"
+#include "ops/large_file.h"
 #include "ops/synth_text.h"
 
 namespace evros::ops {
@@ -234,6 +235,7 @@ Result<SynthSummary> synth_random(io::Io& io, const std::string& to, const Rando
     total += bytes.back();
     writer.add({shape.name, type, shape.ne, shape.dims});
   }
+  EVROS_TRY(check_space(io, path, total));
   EVROS_TRY(writer.begin());
   device::Pool pool(device::thread_count(options.threads));
   const auto step = static_cast<uint64_t>(4 * pool.threads());
@@ -244,6 +246,7 @@ Result<SynthSummary> synth_random(io::Io& io, const std::string& to, const Rando
     const auto pieces = known.try_emplace({type, law.mean, law.deviation}, type, law, options.seed).first;
     const RandomTensor tensor(writer, number, bytes[number], pieces->second, options.seed);
     for (uint64_t slab = 0; slab < tensor.slabs(); slab += step) {
+      EVROS_TRY(check_stop(options.stop));
       EVROS_TRY(write_slabs(pool, tensor, slab, std::min(step, tensor.slabs() - slab)));
       report(progress, done + std::min(bytes[number], (slab + step) * tensor.slab_bytes()), total);
     }

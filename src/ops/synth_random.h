@@ -2,6 +2,7 @@
 // fewer layers, experts and tokens, on which speed can be measured without anybody's weights.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ struct RandomOptions {
   std::string type = "q8_0";
   uint64_t seed = 1;
   int threads = 0;  // 0: one per core
+  /// Set by anybody, it ends the work after the piece in hand, with Code::cancelled. Null: nobody does.
+  const std::atomic<bool>* stop = nullptr;
 };
 
 /// What RandomOptions::type may be, in small letters.
@@ -39,7 +42,7 @@ format::HyperParams random_shape(const RandomOptions& options);
 /// place drawn by itself: that costs little more than writing. Memory: some megabytes a thread. As long as it runs,
 /// nothing stands under the final name; on failure nothing is left.
 ///
-/// Code::invalid_argument when an option is below its least.
+/// Code::invalid_argument when an option is below its least; Code::io, before anything is written, when the disk has no room.
 Result<SynthSummary> synth_random(io::Io& io, const std::string& to, const RandomOptions& options,
                                   const Progress& progress);
 

@@ -137,6 +137,33 @@ TEST(SynthRandom, EveryTypeLoadsAndGivesFiniteLogits) {
   }
 }
 
+TEST(SynthRandom, ADiskWithoutRoomIsRefusedWithNumbersBeforeAnythingIsWritten) {
+  io::MemoryIo memory;
+  FailingIo io(memory);
+  io.free = 1000;
+  const auto done = synth_random(io, "d/m.gguf", small("q8_0"), {});
+  ASSERT_FALSE(done.ok());
+  EXPECT_EQ(done.error().code, Code::io);
+  EXPECT_NE(done.error().message.find("1000 B free"), std::string::npos) << done.error().message;
+  EXPECT_EQ(io.changes, 0);
+}
+
+TEST(SynthRandom, WorkThatIsStoppedLeavesNothing) {
+  io::MemoryIo io;
+  std::atomic<bool> stop{false};
+  RandomOptions options = small("q8_0");
+  options.threads = 1, options.stop = &stop;
+  uint64_t last = 0, all = 0;
+  const auto done = synth_random(io, "d/m.gguf", options, [&](uint64_t so_far, uint64_t total) {
+    last = so_far, all = total;
+    if (so_far > total / 3) stop = true;
+  });
+  ASSERT_FALSE(done.ok());
+  EXPECT_EQ(done.error().code, Code::cancelled);
+  EXPECT_LT(last, all);
+  EXPECT_FALSE(io.is_folder("d"));
+}
+
 TEST(SynthRandom, WhatIsTooSmallIsRefusedWithTheLeast) {
   io::MemoryIo io;
   RandomOptions options = small("q8_0");

@@ -80,6 +80,7 @@ class FailingIo final : public io::Io {
   int64_t fail_at = -1;
   int64_t changes = 0;
   uint64_t largest_transfer = 0;
+  uint64_t free = ~uint64_t{0};  // what free_bytes() says
 
   Result<std::unique_ptr<io::File>> open(const std::string& path) override { return wrap(below_.open(path)); }
   Result<std::unique_ptr<io::File>> create(const std::string& path) override {
@@ -104,6 +105,7 @@ class FailingIo final : public io::Io {
   bool is_folder(const std::string& path) const override { return below_.is_folder(path); }
   Result<std::vector<std::string>> list(const std::string& path) const override { return below_.list(path); }
   uint64_t now_ns() const override { return below_.now_ns(); }
+  uint64_t free_bytes(const std::string&) const override { return free; }
 
  private:
   class FailingFile final : public io::File {
