@@ -55,7 +55,8 @@ Error Problems::error(Code code, std::string_view path) const {
   CHECK(!empty());
   size_t count = list_.size();
   for (const Group& group : groups_) count += group.names.size();
-  std::string message = count == 1 ? cat(path, ": ") : cat(path, ": ", count, " problems: ");
+  const bool one_sentence = groups_.size() + list_.size() == 1;
+  std::string message = one_sentence ? cat(path, ": ") : cat(path, ": ", count, " problems: ");
   const char* between = "";
   for (const Group& group : groups_) {
     const bool one = group.names.size() == 1;

@@ -33,8 +33,9 @@ class Problems {
   void add_unknown_type(std::string_view name, uint32_t id);
 
   bool empty() const { return list_.empty() && groups_.empty(); }
-  /// "PATH: N problems: a; b; ...": every group in full, N counting its tensors, then the first dozen of the other sentences and
-  /// "and N more". Where types are at fault, the last sentence says which ones run. CHECKed: not empty.
+  /// "PATH: N problems: a; b; ...", or "PATH: a" where one sentence says it all: every group in full, N counting its tensors, then
+  /// the first dozen of the other sentences and "and N more". Where types are at fault, the last words say which ones run.
+  /// CHECKed: not empty.
   Error error(Code code, std::string_view path) const;
 
  private:
