@@ -1,5 +1,6 @@
-// The experts of one token, layer after layer, as decoding walks through them: ten of 64 chosen anew in each layer. Beside
-// reading and the matrices' own products in matmul_bench. Times of one run compare with each other only.
+// The experts of one token or of a chunk, layer after layer, as decoding and a prompt walk through them: ten of 64 chosen anew for
+// each token in each layer. Beside reading and the matrices' own products in matmul_bench. Times of one run compare with each
+// other only.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -37,25 +38,31 @@ Matrix matrices(TensorType type, int64_t rows, int64_t cols, int64_t count) {
   return {.type = type, .data = data, .rows = rows, .cols = cols, .row_bytes = row_bytes};
 }
 
-void experts(benchmark::State& state, const Kernels& table, TensorType type, TensorType down_type, int threads) {
+void experts(benchmark::State& state, const Kernels& table, TensorType type, TensorType down_type, int64_t tokens,
+             int threads) {
   const Matrix gate = matrices(type, kWidth, kHidden, kLayers * kExperts);
   const Matrix up = matrices(type, kWidth, kHidden, kLayers * kExperts);
   const Matrix down = matrices(down_type, kHidden, kWidth, kLayers * kExperts);
   const auto bytes = [](const Matrix& m) { return m.rows * m.row_bytes; };
   device::Pool pool(threads);
   device::Queue queue{.pool = &pool};
-  std::vector<float> x(kHidden, 0.5f), y(kHidden), hidden(2 * kUsed * kWidth), out(kUsed * kHidden);
-  std::vector<float> weights(kUsed, 0.1f);
-  std::vector<QuantSegment> xq(quant_segments(kHidden)), hq(kUsed * quant_segments(kWidth));
-  std::vector<int32_t> ids(kExperts), order(kUsed), first(kExperts + 1);
-  std::iota(ids.begin(), ids.end(), 0);
-  const StatelessRows rows(1);
+  const int64_t pairs = tokens * kUsed;
+  std::vector<float> x(tokens * kHidden, 0.5f), y(tokens * kHidden), hidden(2 * pairs * kWidth), out(pairs * kHidden);
+  std::vector<float> weights(pairs, 0.1f);
+  std::vector<QuantSegment> xq(tokens * quant_segments(kHidden)), hq(pairs * quant_segments(kWidth));
+  std::vector<int32_t> all(kExperts), ids(pairs), order(pairs), first(kExperts + 1);
+  std::iota(all.begin(), all.end(), 0);
+  const StatelessRows rows(tokens);
   const Batch& batch = rows.batch;
   table.quantize(queue, batch, {.x = x.data(), .x_stride = kHidden, .cols = kHidden, .out = {xq.data()}});
   std::minstd_rand engine(4);
   int64_t layer = 0;
   for (auto _ : state) {
-    for (int32_t i = 0; i < kUsed; ++i) std::swap(ids[i], ids[i + engine() % (kExperts - i)]);
+    for (int64_t i = 0; i < pairs; ++i) {
+      const int64_t rank = i % kUsed;
+      std::swap(all[rank], all[rank + engine() % (kExperts - rank)]);
+      ids[i] = all[rank];
+    }
     Matrix g = gate, u = up, d = down;
     g.data += layer * kExperts * bytes(g);
     u.data += layer * kExperts * bytes(u);
@@ -83,9 +90,11 @@ void experts(benchmark::State& state, const Kernels& table, TensorType type, Ten
                    .y = y.data(),
                    .y_stride = kHidden});
   }
-  const auto read = static_cast<double>(kUsed * (bytes(gate) + bytes(up) + bytes(down)));
-  state.counters["GB/s"] =
-      benchmark::Counter(static_cast<double>(state.iterations()) * read * 1e-9, benchmark::Counter::kIsRate);
+  const auto rate = [&](int64_t work) {
+    return benchmark::Counter(static_cast<double>(state.iterations() * work) * 1e-9, benchmark::Counter::kIsRate);
+  };
+  if (tokens == 1) state.counters["GB/s"] = rate(kUsed * (bytes(gate) + bytes(up) + bytes(down)));
+  state.counters["GOP/s"] = rate(pairs * 3 * 2 * kHidden * kWidth);
   for (const Matrix* m : {&gate, &up, &down}) munmap(const_cast<std::byte*>(m->data), kLayers * kExperts * bytes(*m));
 }
 
@@ -95,14 +104,22 @@ const bool registered = [] {
   };
   for (const Types types : {Types{TensorType::q8_0, TensorType::q8_0}, Types{TensorType::q4_0, TensorType::q4_0},
                             Types{TensorType::q4_k, TensorType::q8_0}, Types{TensorType::q4_k, TensorType::q5_1}}) {
-    for (const int threads : {1, 2}) {
+    const auto add = [&](const Kernels& table, int64_t tokens, int threads) {
       const std::string name = "experts/" + std::string(format::type_info(types.gate_up).name) + '+' +
-                               std::string(format::type_info(types.down).name) + "/threads:" + std::to_string(threads);
+                               std::string(format::type_info(types.down).name) + '/' + table.name +
+                               "/tokens:" + std::to_string(tokens) + "/threads:" + std::to_string(threads);
       benchmark::RegisterBenchmark(
           name.c_str(),
-          [=](benchmark::State& s) { experts(s, *host_tables().back(), types.gate_up, types.down, threads); })
+          [=, &table](benchmark::State& s) { experts(s, table, types.gate_up, types.down, tokens, threads); })
           ->UseRealTime()
           ->Unit(benchmark::kMicrosecond);
+    };
+    for (const int threads : {1, 2}) {
+      add(*host_tables().back(), 1, threads);
+      for (const char* name : {"avx512", "amx"}) {
+        if (host_kernels(name) == nullptr) continue;
+        for (const int64_t tokens : {128, 256, 512}) add(*host_kernels(name), tokens, threads);
+      }
     }
   }
   return true;

@@ -1,5 +1,5 @@
 // The kernel table: every operation of the forward pass as a plain function over device memory. A table is one backend
-// and instruction set (ref, avx2, avx512bw, avx512, cuda); all compute the chains of docs/numerics.md, bit for bit, so a
+// and instruction set (ref, avx2, avx512bw, avx512, amx, cuda); all compute the chains of docs/numerics.md, bit for bit, so a
 // table is chosen once at start and never changes a result. ref/ is the rule where the page is silent.
 //
 // Conventions. All pointers are device memory of the table's device unless marked host. Matrices of activations are rows of

@@ -1,6 +1,7 @@
 // Which tables this program has and which of them this machine can run.
 #include <string_view>
 
+#include "device/tile_registers.h"
 #include "kernels/codec/codec.h"
 #include "kernels/kernels.h"
 
@@ -33,6 +34,14 @@ bool has_f16c() {  // which Clang 14 does not know by name
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
+bool has_tiles() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTile) == 0 || (d & kInt8) == 0) return false;
+  static const bool allowed = device::take_tile_registers();
+  return allowed;
+}
+
 bool runs(std::string_view isa) {
   const bool fma = __builtin_cpu_supports("avx") && __builtin_cpu_supports("fma");
   if (isa == "ref_fma") return fma;
@@ -41,7 +50,9 @@ bool runs(std::string_view isa) {
   const bool avx512bw = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (isa == "avx512bw") return avx512bw;
-  return isa == "avx512" && avx512bw && __builtin_cpu_supports("avx512vnni");
+  const bool avx512 = avx512bw && __builtin_cpu_supports("avx512vnni");
+  if (isa == "avx512") return avx512;
+  return isa == "amx" && avx512 && has_tiles();
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ class MachineLimits {
   /// registers. Takes about a tenth of a second.
   double int8_rate() const;
 
-  /// The instruction that int8_rate() uses: "avx512_vnni", "avx_vnni", "avx2", "portable".
+  /// The instruction that int8_rate() uses: "amx_int8", "avx512_vnni", "avx_vnni", "avx2", "portable".
   static const char* int8_kernel();
 
   int threads() const { return threads_; }

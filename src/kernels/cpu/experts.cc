@@ -40,7 +40,7 @@ struct Product {
   float* y;      // [pairs][w.rows]
 };
 
-/// Strip `index`, and those before `last` that go with it, of the expert whose pairs are order[begin, end).
+/// Strips [index, last), at most strips_at_once(), of the expert whose pairs are order[begin, end).
 void expert_strip(const Product& product, const ExpertsArgs& a, int64_t begin, int64_t end, int64_t index,
                   int64_t last) {
   Matrix w = product.w;
@@ -48,13 +48,13 @@ void expert_strip(const Product& product, const ExpertsArgs& a, int64_t begin, i
   w.data += expert * product.expert_bytes;
   if (w.scale != nullptr) w.scale += expert;
   const int64_t segments = quant_segments(w.cols), pairs = end - begin;
-  const int64_t blocks = (pairs + kStripColumns - 1) / kStripColumns;
+  const int64_t at_once = columns_at_once(pairs);
   StripWork work;
   work.type = w.type;
   work.k = w.cols;
   work.integers = !product.xq.empty();
-  for (int64_t block = 0; block < blocks; ++block) {
-    const int64_t p0 = block * pairs / blocks, p1 = (block + 1) * pairs / blocks;
+  for (int64_t p0 = 0; p0 < pairs; p0 += at_once) {
+    const int64_t p1 = smaller(p0 + at_once, pairs);
     work.columns = static_cast<int>(p1 - p0);
     take_strips(w, index, last, work);
     for (int64_t p = p0; p < p1; ++p) {
@@ -79,7 +79,7 @@ void multiply_experts(device::Queue& queue, const ExpertsArgs& a, int64_t active
     for (const Product* p = &product; p != nullptr; p = p == second ? nullptr : second) {
       const int64_t first = a.first[expert], next = a.first[expert + 1];
       const int64_t at_once = strips_at_once(next - first, !p->xq.empty());
-      for (int64_t i = begin; i < end; i += at_once) expert_strip(*p, a, first, next, i, end);
+      for (int64_t i = begin; i < end; i += at_once) expert_strip(*p, a, first, next, i, smaller(i + at_once, end));
     }
   };
   if (strips % threads == 0 || strips >= 4 * threads) {

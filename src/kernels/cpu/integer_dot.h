@@ -15,6 +15,12 @@ constexpr int32_t offset_factors(int s) {
   return static_cast<int32_t>(s == 0 ? kFactor : kFactor << 16);
 }
 
+/// The pair of 16-bit factors that turns the two sums of 16 of a group into the sum of scale s's elements.
+template <typename Format>
+constexpr int32_t sum_factors(int s) {
+  return Format::kGroup == 32 ? 0x00010001 : s == 0 ? 1 : 0x00010000;
+}
+
 #if defined(__AVX512VNNI__)
 
 template <typename Format>

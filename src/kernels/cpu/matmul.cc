@@ -12,7 +12,7 @@ namespace {
 /// Bytes of activations that a thread goes through again for every strip: what stays in a second-level cache.
 constexpr int64_t kKeptBytes = 512 << 10;
 
-/// Strip `index`, and those before `last` that go with it, times rows [begin, end), at most kStripColumns of them.
+/// Strips [index, last), at most strips_at_once(), times rows [begin, end), at most kStripColumns of them.
 void multiply_rows(const MatmulArgs& a, int64_t index, int64_t last, int64_t begin, int64_t end) {
   const int64_t segments = quant_segments(a.w.cols);
   StripWork work;
@@ -34,16 +34,16 @@ void multiply_rows(const MatmulArgs& a, int64_t index, int64_t last, int64_t beg
 void matmul(device::Queue& queue, const Batch& batch, const MatmulArgs& a) {
   const int64_t row_bytes = a.xq.empty() ? a.w.cols * static_cast<int64_t>(sizeof(float))
                                          : quant_segments(a.w.cols) * static_cast<int64_t>(sizeof(QuantSegment));
-  // Blocks of about equal size: a last block of a few vectors would read all weights once more for little.
-  const int64_t blocks = (batch.rows + kStripColumns - 1) / kStripColumns;
-  const int64_t kept = 1 + kKeptBytes / row_bytes / kStripColumns;  // blocks that go through all strips together
-  const int64_t at_once = strips_at_once(batch.rows, !a.xq.empty());
+  const int64_t columns = columns_at_once(batch.rows), strips = strips_at_once(batch.rows, !a.xq.empty());
+  const int64_t kept = columns * (1 + kKeptBytes / row_bytes / kStripColumns);  // go through all strips together
   for_each_range(queue, (a.w.rows + kStripRows - 1) / kStripRows, strip_cost(a.w.cols, batch.rows),
                  [&](int64_t first, int64_t last) {
-                   for (int64_t b0 = 0; b0 < blocks; b0 += kept) {
-                     for (int64_t index = first; index < last; index += at_once) {
-                       for (int64_t b = b0; b < smaller(b0 + kept, blocks); ++b) {
-                         multiply_rows(a, index, last, b * batch.rows / blocks, (b + 1) * batch.rows / blocks);
+                   for (int64_t r0 = 0; r0 < batch.rows; r0 += kept) {
+                     const int64_t end = smaller(r0 + kept, batch.rows);
+                     for (int64_t index = first; index < last; index += strips) {
+                       const int64_t next = smaller(index + strips, last);
+                       for (int64_t r = r0; r < end; r += columns) {
+                         multiply_rows(a, index, next, r, smaller(r + columns, end));
                        }
                      }
                    }

@@ -78,13 +78,11 @@ TEST(Products, OfEveryBytePatternHaveTheReferencesBits) {
 // all -127, or take turns.
 TEST(Products, ThatAreAsLargeAsIntegersGetHaveTheReferencesBits) {
   Random random(303);
-  constexpr int64_t kRows = 33, kCols = 512, kTokens = 4;
+  constexpr int64_t kRows = 33, kCols = 512, kTokens = 37;
   Floats x(kTokens * kCols);
-  for (int64_t i = 0; i < kCols; ++i) {
-    x[i] = 1.0f;
-    x[kCols + i] = -1.0f;
-    x[2 * kCols + i] = i % 2 == 0 ? 1.0f : -1.0f;
-    x[3 * kCols + i] = i % 4 < 2 ? 1.0f : -1.0f;
+  for (int64_t i = 0; i < kTokens * kCols; ++i) {
+    const int64_t token = i / kCols % 4;
+    x[i] = token == 0 ? 1.0f : token == 1 ? -1.0f : i % (token == 2 ? 2 : 4) < token - 1 ? 1.0f : -1.0f;
   }
   for (const TensorType type : weight_types(true)) {
     for (const int byte : {0x00, 0x7f, 0x80, 0x81, 0xff, 0x0f, 0xf0}) {
@@ -95,9 +93,11 @@ TEST(Products, ThatAreAsLargeAsIntegersGetHaveTheReferencesBits) {
         set_scales(type, &w.bytes[at], [] { return uint16_t{0x3c00}; });  // 1
       }
       w.pack(type, kRows, kCols, 1);
-      everywhere([&](const Kernels& table, device::Queue& queue) {
-        return multiply(table, queue, w.matrix, x, kTokens, true);
-      });
+      for (const int64_t tokens : {int64_t{4}, kTokens}) {  // few vectors and many have loops of their own
+        everywhere([&](const Kernels& table, device::Queue& queue) {
+          return multiply(table, queue, w.matrix, x, tokens, true);
+        });
+      }
       ASSERT_FALSE(HasFailure()) << format::type_info(type).name << " of bytes " << byte;
     }
   }

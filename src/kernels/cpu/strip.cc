@@ -1,7 +1,8 @@
 #include "kernels/cpu/strip.h"
 
-#include "kernels/cpu/formats.h"
 #include "kernels/cpu/integer_dot.h"
+#include "kernels/cpu/strip_segments.h"
+#include "kernels/cpu/tiles.h"
 #include "kernels/ref/chains.h"
 
 namespace evros::kernels {
@@ -9,102 +10,8 @@ inline namespace EVROS_ISA {
 namespace simd {
 namespace {
 
-constexpr int kVectors = static_cast<int>(kStripRows) / kWidth;
 /// Vectors of rows that a loop over columns keeps in registers at once.
 constexpr int kPass = kWidth == 16 ? 2 : 1;
-/// Output sums and, for the integer chain, those of the current segment.
-struct Sums {
-  alignas(64) float y[kStripColumns][kStripRows];
-  alignas(64) float segment[kStripColumns][kStripRows];
-
-  /// -0 is the number that changes nothing when added to, so y = seg0 and y = y + seg are the same operation.
-  void clear(int columns) {
-    for (int c = 0; c < columns; ++c) {
-      for (int v = 0; v < kVectors; ++v) store(y[c] + v * kWidth, splat(-0.0f));
-    }
-  }
-  void write(const StripWork& work) const {
-    for (int c = 0; c < work.columns; ++c) write_sums(y[c], work.strip.width, work.scale, work.y[c]);
-  }
-
-  /// A scale of 1 changes no bit.
-  static void write_sums(const float* sums, int32_t width, float scale, float* y) {
-    for_lanes(width, [&](int64_t i, auto lanes) { store(y + i, load(sums + i, lanes) * splat(scale), lanes); });
-  }
-};
-
-/// Segments of a strip as if it had 32 rows: where they lie, or for a shorter strip spread into a buffer whose other rows
-/// are whatever was there (their outputs are not written). A segment has at most kBuffer bytes.
-template <size_t kBuffer>
-class RawSegments {
- public:
-  RawSegments(format::TensorType type, const Strip& strip, int64_t block, int64_t bytes)
-      : strip_(strip), block_(block), pieces_(pieces_of(type, static_cast<int32_t>(bytes))) {
-    if (strip_.width % kStripRows != 0) __builtin_memset(buffer_, 0, sizeof buffer_);
-  }
-  /// The blocks of elements [k0, k0 + n).
-  EVROS_INLINE const std::byte* at(int64_t k0, int64_t n) {
-    const std::byte* in = strip_.data + k0 / block_ * pieces_.bytes * strip_.width;
-    if (strip_.width == kStripRows) return in;
-    spread(in, n / block_);
-    return buffer_;
-  }
-
- private:
-  void spread(const std::byte* in, int64_t blocks) {
-    const auto width = static_cast<size_t>(strip_.width);
-    const auto piece = static_cast<size_t>(pieces_.short_bytes);
-    std::byte* out = buffer_;
-    for (int64_t b = 0; b < blocks; ++b) {
-      __builtin_memcpy(out, in, piece * width);
-      in += piece * width;
-      out += piece * kStripRows;
-      for (int32_t i = 0; i < pieces_.words; ++i, in += 4 * width, out += 4 * kStripRows) {
-        __builtin_memcpy(out, in, 4 * width);
-      }
-    }
-  }
-
-  Strip strip_;
-  int64_t block_;
-  Pieces pieces_;
-  alignas(64) std::byte buffer_[kBuffer];
-};
-
-template <typename Format>
-constexpr size_t segment_bytes() {
-  return static_cast<size_t>(kSegment / Format::kBlock * Format::kBytes * kStripRows);
-}
-
-/// What a loop over Format reads.
-template <typename Format>
-class Segments : public RawSegments<segment_bytes<Format>()> {
- public:
-  Segments(format::TensorType type, const Strip& strip)
-      : RawSegments<segment_bytes<Format>()>(type, strip, Format::kBlock, Format::kBytes) {}
-  /// Asks for the memory that lies ahead of group g of the segment at `blocks`.
-  static EVROS_INLINE void prefetch(const std::byte* blocks, int64_t g) {
-    constexpr int64_t kGroupBytes = Format::kBytes * kStripRows / (Format::kBlock / 32);
-    ask_ahead<kGroupBytes>(blocks + g * kGroupBytes);
-  }
-};
-
-template <int kElements, bool kMinimum>
-class Segments<Decoded<kElements, kMinimum>> {
- public:
-  Segments(format::TensorType type, const Strip& strip)
-      : decoder_(decoder_of(type)), raw_(type, strip, decoder_.block, decoder_.bytes) {}
-  EVROS_INLINE const std::byte* at(int64_t k0, int64_t n) {
-    decoder_.decode(raw_.at(k0, n), n, buffer_);
-    return buffer_;
-  }
-  static EVROS_INLINE void prefetch(const std::byte*, int64_t) {}  // decoding does
-
- private:
-  Decoder decoder_;
-  RawSegments<segment_bytes<Q8_0>()> raw_;  // the largest blocks there are
-  alignas(64) std::byte buffer_[segment_bytes<Decoded<kElements, kMinimum>>()];
-};
 
 // ---- the integer chain --------------------------------------------------------------------------------------------------
 
@@ -118,9 +25,7 @@ EVROS_INLINE void add_group(const IntegerGroup<Format> (&w)[kCount], const Quant
     integer_dots(w, x, g, s, dot);
     for (size_t v = 0; v < kCount; ++v) acc[v] = fma((w[v].scale[s] * d), to_float(dot[v]), acc[v]);
     if constexpr (Format::kMinimum) {
-      constexpr int32_t kBoth = 0x00010001;
-      const int32_t halves = Format::kGroup == 32 ? kBoth : kBoth & (s == 0 ? 0xffff : ~0xffff);
-      const Vec sum = to_float(multiply_pairs(splat_word(&x.sum[2 * g]), splat(halves)));
+      const Vec sum = to_float(multiply_pairs(splat_word(&x.sum[2 * g]), splat(sum_factors<Format>(s))));
       for (size_t v = 0; v < kCount; ++v) acc[v] = fma_negative((w[v].minimum[s] * d), sum, acc[v]);
     }
   }
@@ -186,6 +91,11 @@ void integer_column(const StripWork& work) {
 
 template <typename Format>
 void integer_strip(const StripWork& work, Sums& sums) {
+#ifdef EVROS_TILES
+  if constexpr (Format::kGroup == 32) {
+    if (work.columns >= kLeastTileColumns) return tile_strip<Format>(work, sums);
+  }
+#endif
   Segments<Format> segments(work.type, work.strip);
   constexpr int64_t kGroups = Format::kBlock / 32;
   for (int64_t k0 = 0; k0 < work.k; k0 += kSegment) {

@@ -28,6 +28,14 @@ struct StripWork {
 /// (bench/LOG.md).
 constexpr int64_t strips_at_once(int64_t columns, bool integers) { return columns == 1 && integers ? 2 : 1; }
 
+/// Vectors of one call where there are `columns`: about equal shares, as a last one of a few vectors would read all weights once
+/// more for little, but whole tiles (tiles.h).
+constexpr int64_t columns_at_once(int64_t columns) {
+  constexpr int64_t kTile = 16;
+  const int64_t calls = (columns + kStripColumns - 1) / kStripColumns;
+  return ((columns + calls - 1) / calls + kTile - 1) / kTile * kTile;
+}
+
 /// What a strip costs in the element operations of for_ranges.h: a vector does many at once, and bringing the weights from
 /// memory takes about as long as eight vectors.
 constexpr int64_t strip_cost(int64_t k, int64_t columns) { return k * (columns + 8); }

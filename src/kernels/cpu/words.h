@@ -18,6 +18,10 @@ EVROS_INLINE Ints multiply_pairs(Ints a, Ints b) { return {_mm512_madd_epi16(a.v
 /// Halves of each word: the sum of two products of an unsigned byte of a and a signed one of b, with saturation.
 EVROS_INLINE Ints multiply_bytes(Ints a, Ints b) { return {_mm512_maddubs_epi16(a.v, b.v)}; }
 EVROS_INLINE Ints add_halves(Ints a, Ints b) { return {_mm512_add_epi16(a.v, b.v)}; }
+/// Of every byte.
+EVROS_INLINE Ints subtract_bytes(Ints a, int n) {
+  return {_mm512_sub_epi8(a.v, _mm512_set1_epi8(static_cast<char>(n)))};
+}
 /// fma(-a, b, c)
 EVROS_INLINE Vec fma_negative(Vec a, Vec b, Vec c) { return {_mm512_fnmadd_ps(a.v, b.v, c.v)}; }
 /// The half precision number in the low 16 bits of each word.

@@ -1,7 +1,10 @@
 // Kernels without state: each against a double-precision model on odd shapes and strides, everywhere the same bits.
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <numeric>
+#include <string>
+#include <string_view>
 
 #include "kernels/ref/chains.h"
 #include "kernels/test_support.h"
@@ -472,11 +475,29 @@ TEST(CheckFinite, MarksTheSequenceOfTheBadRowAlone) {
 }
 
 #if defined(__x86_64__)
+bool built(std::string_view table) {
+#define EVROS_TABLE(isa) \
+  if (table == #isa) return true;
+#include "kernels/host_tables.inc"
+#undef EVROS_TABLE
+  return false;
+}
+
+/// What Linux says: it leaves out what it does not give to programs.
+bool processor_flag(const std::string& name) {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string word; file >> word;) {
+    if (word == name) return true;
+  }
+  return false;
+}
+
 TEST(Tables, ABuildDoesNotLoseTheVectorTablesThatTheMachineRuns) {
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   EXPECT_EQ(host_kernels("avx2") != nullptr, avx2);
   if (avx2 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vnni")) {
-    EXPECT_NE(host_kernels("avx512"), nullptr);
+    EXPECT_EQ(host_kernels("avx512") != nullptr, built("avx512"));
+    EXPECT_EQ(host_kernels("amx") != nullptr, built("amx") && processor_flag("amx_int8"));
   }
 }
 #endif
