@@ -87,13 +87,21 @@ class Bench(unittest.TestCase):
     def test_a_context_is_cut_to_what_the_model_was_made_for(self):
         report = self.report(*ONCE, "--contexts", "4096")
         self.assertEqual([point["context"] for point in report["points"]], [4094])
+        self.assertEqual(len(report["left_out"]), 1)
+        self.assertRegex(report["left_out"][0], "4096.*4094 are measured instead")
+
+    def test_contexts_that_were_asked_for_and_are_not_in_a_table_are_named_beside_it(self):
+        done = bench(*ONCE, "--contexts", "16,100000", "--csv")
+        self.assertEqual([row["context"] for row in csv.DictReader(io.StringIO(done.stdout))], ["16"])
+        self.assertRegex(done.stderr, "left out: .*100000")
 
     def test_what_the_budget_leaves_out_is_said(self):
         report = self.report(*SMALL, "--contexts", "16,3000", "--budget", "0.001")
         self.assertEqual([point["context"] for point in report["points"]], [16])
         self.assertEqual(report["rounds"], 1)
-        self.assertEqual(len(report["left_out"]), 2)
+        self.assertEqual(len(report["left_out"]), 3)
         self.assertIn("3000", report["left_out"][0])
+        self.assertIn("measured once whatever the budget is", report["left_out"][2])
 
     def test_comma_separated_values_and_the_picture(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -30,7 +30,13 @@ class Snapshots(unittest.TestCase):
 
     def test_a_restored_process_goes_on_with_the_same_bits(self):
         saved = self.facts("save", MICRO, self.file, "--tokens", "7,2,300,41,41,5,2,2,99,12")
-        self.assertEqual(self.facts("inspect", self.file), saved)
+        inspected = self.facts("inspect", self.file)
+        kept = inspected.pop("file")
+        self.assertEqual(inspected, saved)
+        shown = self.run_evros("snapshot", "inspect", self.file).stdout
+        self.assertIn(f"version        {kept['version']}\n", shown)
+        self.assertIn(f"model          {kept['model']}\n", shown)
+        self.assertEqual(kept["attachment_bytes"], 0)
         self.assertEqual(self.facts("restore", MICRO, self.file), saved)
         longer = self.facts("restore", MICRO, self.file, "-n", "6")
         self.assertEqual(len(longer["tokens"]), 16)

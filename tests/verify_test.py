@@ -63,6 +63,22 @@ class Verify(unittest.TestCase):
         code, report, errors = verify(TINY, "--budget", "2", "--tokens", "40", "--ple-memory-mb", "1")
         self.assertEqual((errors, code, report["tokens"]), ("", 0, 40))
 
+    def test_nothing_checked_is_not_passed(self):
+        code, report, errors = verify(MICRO, "--budget", "0.001")
+        self.assertEqual({row["outcome"] for row in report["checks"]}, {"not checked"})
+        self.assertTrue(all(row["note"] for row in report["checks"]))
+        self.assertEqual((code, report["passed"], report["faults"]), (1, False, 0))
+        done = subprocess.run([EVROS, "verify", MICRO, "--budget", "0.001"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("nothing was checked", done.stdout.splitlines()[-1])
+
+    def test_a_length_that_no_text_can_have_is_refused_with_the_range(self):
+        for tokens in ("1", "23", "4081", "100000"):
+            done = subprocess.run([EVROS, "verify", TINY, "--tokens", tokens], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            for word in (tokens, "24", "4080"):
+                self.assertIn(word, done.stderr)
+
     def test_a_model_that_cannot_be_opened_is_one_sentence_and_exit_1(self):
         done = subprocess.run([EVROS, "verify", "/nonexistent.gguf"], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stdout), (1, ""))

@@ -9,6 +9,7 @@
 #include "cli/common.h"
 #include "engine/engine.h"
 #include "engine/plan.h"
+#include "engine/text_kit.h"
 #include "ops/plan_report.h"
 
 namespace evros::cli {
@@ -69,6 +70,13 @@ std::vector<Fact> facts(const format::HyperParams& h) {
           {"mtp_layers", h.mtp_layers}};
 }
 
+/// Why run and serve would refuse the file, one sentence each. What memory there is stands in the plan.
+std::vector<std::string> refusals(const format::ModelFile& file, const Result<engine::Plan>& plan) {
+  std::vector<std::string> all = engine::text_problems(file);
+  if (!plan.ok()) all.insert(all.begin(), plan.error().message);
+  return all;
+}
+
 void plan_json(JsonWriter& json, const Result<engine::Plan>& plan, const engine::EngineOptions& asked) {
   json.key("plan");
   if (plan.ok())
@@ -99,6 +107,9 @@ void print_json(const format::ModelFile& file, const Result<engine::Plan>& plan,
   for (const format::MetadataEntry& entry : file.metadata()) json.key(entry.key).raw(entry.json);
   json.end_object();
   plan_json(json, plan, asked);
+  json.key("cannot_run").begin_array();
+  for (const std::string& why : refusals(file, plan)) json.value(why);
+  json.end_array();
   if (tensors) {
     json.key("tensors").begin_array();
     for (const format::Tensor& tensor : file.tensors()) {
@@ -137,8 +148,8 @@ void print_text(const format::ModelFile& file, const Result<engine::Plan>& plan,
                   human_bytes(tensor.bytes()).c_str());
     }
   }
-  std::printf("\n%s", plan.ok() ? ops::plan_text(*plan, asked).c_str()
-                                : cat("memory plan: refused: ", printable(plan.error().message), '\n').c_str());
+  std::printf("\n%s", plan.ok() ? ops::plan_text(*plan, asked).c_str() : "memory plan: refused\n");
+  for (const std::string& why : refusals(file, plan)) std::printf("cannot run: %s\n", printable(why).c_str());
 }
 
 }  // namespace

@@ -15,10 +15,17 @@
 namespace evros::cli {
 namespace {
 
-void print(const SnapshotArguments& a, const engine::Digests& digests, std::span<const int32_t> tokens) {
+/// `file`: what the file alone says; null: the session is the engine's.
+void print(const SnapshotArguments& a, const engine::Digests& digests, std::span<const int32_t> tokens,
+           const engine::SnapshotInfo* file = nullptr) {
   if (a.json) {
     JsonWriter json(1);
-    json.begin_object().key("numerics").value(digests.numerics).key("tokens").begin_array();
+    json.begin_object();
+    if (file != nullptr) {
+      json.key("file").begin_object().key("version").value(file->version).key("model").value(file->model);
+      json.key("attachment_bytes").value(file->attachment_bytes).end_object();
+    }
+    json.key("numerics").value(digests.numerics).key("tokens").begin_array();
     for (const int32_t id : tokens) json.value(id);
     json.end_array().key("digests").begin_object();
     for (const auto& [owner, hex] : digests.owners) json.key(owner).value(hex);
@@ -70,7 +77,7 @@ Status inspect_file(const SnapshotArguments& a) {
     std::printf("%s\n  version        %u\n  model          %s\n  attachment     %s\n", a.file.c_str(), info.version,
                 info.model.c_str(), human_bytes(info.attachment_bytes).c_str());
   }
-  print(a, info.digests, info.tokens);
+  print(a, info.digests, info.tokens, &info);
   return {};
 }
 

@@ -122,6 +122,8 @@ void print_speed_csv(const ops::SpeedReport& r) {
                 median(p.memory_share), static_cast<unsigned long long>(p.bytes.weights + p.bytes.state),
                 r.why_not().empty() ? 1 : 0);
   }
+  std::fflush(stdout);  // the table is for programs, what is not in it for people
+  for (const std::string& sentence : r.left_out) std::fprintf(stderr, "evros: left out: %s\n", sentence.c_str());
 }
 
 }  // namespace evros::cli

@@ -1,6 +1,7 @@
 // evros verify: the promises, proved on this model and this machine.
 #include "ops/verify.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "base/json_writer.h"
@@ -24,6 +25,13 @@ const char* word(ops::Outcome outcome) {
   return "";
 }
 
+const char* verdict(const ops::VerifyReport& report) {
+  if (report.passed()) return "passed";
+  const bool failed = std::any_of(report.rows.begin(), report.rows.end(),
+                                  [](const ops::VerifyRow& row) { return row.outcome == ops::Outcome::failed; });
+  return failed ? "FAILED" : "NOT PASSED: nothing was checked; each row says why, and a larger --budget gives time";
+}
+
 void print_table(const ops::VerifyReport& report) {
   std::printf("%s, %s, kernels %s on %s\nidentity %s\n\n", printable(report.model).c_str(), report.numerics.c_str(),
               report.kernels.c_str(), report.device.c_str(), report.identity.c_str());
@@ -40,7 +48,7 @@ void print_table(const ops::VerifyReport& report) {
               report.digests.combined.c_str());
   std::printf("\n%llu faults injected, %llu left the public digests unchanged; texts of %lld tokens; %.1f s: %s\n",
               static_cast<unsigned long long>(report.faults), static_cast<unsigned long long>(report.faults_unchanged),
-              static_cast<long long>(report.tokens), report.seconds, report.passed() ? "passed" : "FAILED");
+              static_cast<long long>(report.tokens), report.seconds, verdict(report));
 }
 
 void print_json(const ops::VerifyReport& report) {

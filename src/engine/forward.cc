@@ -41,6 +41,7 @@ void Forward::reserve() {
   rope_rows_.reserve(rows * static_cast<size_t>(rope_.dims()));
   status_words_.reserve(sequences);
   statuses_.reserve(sequences);
+  first_seen_.reserve(sequences);
   if (table_ == nullptr) return;
   const size_t asked = rows * static_cast<size_t>(h.ple_heads());
   history_.reserve(sequences * static_cast<size_t>(h.ngram_size - 1));
@@ -148,6 +149,24 @@ Status Forward::upload_inputs() {
   return upload_rope();
 }
 
+namespace {
+
+/// ", first in stage experts of layer 3"; nothing when the stage is not known.
+std::string first_seen_text(const model::Stage* stage) {
+  if (stage == nullptr) return {};
+  return cat(", first in stage ", stage->name, stage->layer < 0 ? "" : cat(" of layer ", stage->layer));
+}
+
+}  // namespace
+
+void Forward::note_first_seen(const model::Stage* next) {
+  if (!device_.host_addressable()) return;
+  for (size_t s = 0; s < first_seen_.size(); ++s) {
+    if (first_seen_[s] == nullptr && (scratch_.status[s] & kernels::kNonFinite) != 0) first_seen_[s] = running_;
+  }
+  running_ = next;
+}
+
 Result<std::span<const Status>> Forward::read_status(size_t sequences) {
   auto& words = status_words_;
   auto& statuses = statuses_;
@@ -162,8 +181,9 @@ Result<std::span<const Status>> Forward::read_status(size_t sequences) {
       statuses[s] = Error{Code::non_finite, cat("a key or value is too large for the cache type of ",
                                                 model_.numerics.id(), "; --kv f32 or bf16 holds it")};
     } else if (words[s] & kernels::kNonFinite) {
-      statuses[s] = Error{Code::non_finite, cat("a stage produced NaN or infinity in tokens ", sequence_[s].position,
-                                                " to ", sequence_[s].position + sequence_[s].rows - 1)};
+      statuses[s] =
+          Error{Code::non_finite, cat("a stage produced NaN or infinity in tokens ", sequence_[s].position, " to ",
+                                      sequence_[s].position + sequence_[s].rows - 1, first_seen_text(first_seen_[s]))};
     } else if (words[s] != 0) {  // only a word of zero may be published
       statuses[s] = Error{Code::device, cat("the device set the unknown status word ", words[s])};
     }
@@ -172,6 +192,7 @@ Result<std::span<const Status>> Forward::read_status(size_t sequences) {
 }
 
 Status Forward::before_stage(const model::Pass& pass, const model::Stage* next, const ChunkOptions& options) {
+  note_first_seen(next);
   if (options.cancel != nullptr && options.cancel->load(std::memory_order_relaxed)) {
     return Error{Code::cancelled, cat("cancelled before stage ", next == nullptr ? "publish" : next->name)};
   }
@@ -187,6 +208,8 @@ Result<std::span<const Status>> Forward::run(std::span<const ForwardRow> rows, c
   const auto n = static_cast<int32_t>(ids_.size());
   const auto sequences = static_cast<int32_t>(rows.size());
   const int32_t page_tokens = model_.state.layout.page_tokens;
+  first_seen_.assign(rows.size(), nullptr);
+  running_ = nullptr;
   EVROS_TRY(upload_inputs());
   if (table_ != nullptr) hash_ngrams(rows);
   const model::Pass pass{

@@ -47,6 +47,8 @@ class Forward {
   Status upload_table_rows(int32_t layer);
   /// `next` is null after the last stage.
   Status before_stage(const model::Pass& pass, const model::Stage* next, const ChunkOptions& options);
+  /// Where the host sees the status words at once: after which stage each sequence's was first non-finite, for the sentence.
+  void note_first_seen(const model::Stage* next);
   Result<std::span<const Status>> read_status(size_t sequences);
 
   template <typename T>
@@ -74,6 +76,8 @@ class Forward {
   pages::Lease lease_;  // holds nothing between passes
   std::vector<uint32_t> status_words_;
   std::vector<Status> statuses_;
+  std::vector<const model::Stage*> first_seen_;  // of each sequence; null: never, or the device does not show it
+  const model::Stage* running_ = nullptr;        // the stage that was enqueued last
   std::vector<const std::byte*> pages_;
 };
 

@@ -219,23 +219,38 @@ class Planner {
     return options.pool_tokens > 0 ? std::min(most, options.pool_tokens) : most;
   }
 
-  /// What to ask for instead, each of which would do alone; or the least that is needed.
+  /// The context that goes with these options: the one that was asked for if it fits, else the longest that does; 0 when none does.
+  int64_t context_for(const EngineOptions& options) const {
+    if (options.context > 0) return fits(options, options.context) ? options.context : 0;
+    return largest(options, longest(options));
+  }
+
+  /// What to ask for instead, each of which would do alone; or all of it together; or the least that is needed.
   std::string advice(const EngineOptions& options, const Plan& plan) const {
     std::vector<std::string> ways;
+    const auto add = [&](int64_t context, std::string_view what) {
+      if (context == 0) return;
+      ways.push_back(options.context > 0 ? std::string(what) : cat(what, " and then a context of ", context));
+    };
     if (plan.largest_context > 0) ways.push_back(cat("a context of at most ", plan.largest_context, " tokens (--ctx)"));
     EngineOptions other = options;
     other.table.resident = false;
-    if (options.table.resident && fits(other, plan.context)) ways.push_back("the n-gram table on disk (--ple disk)");
+    if (options.table.resident) add(context_for(other), "the n-gram table on disk (--ple disk)");
+    add_frames(options, add);
+    add_sessions(options, add);
+    add_chunks(options, add);
     other = options;
-    for (other.sessions = options.sessions - 1; other.sessions > 0 && !fits(other, plan.context);) --other.sessions;
-    if (other.sessions > 0) ways.push_back(cat(other.sessions, other.sessions == 1 ? " session" : " sessions"));
+    other.caller_bytes = options.caller_bytes / 2;
+    if (options.caller_bytes > 0) {
+      add(context_for(other), cat("at most ", human_bytes(other.caller_bytes), " for requests instead of ",
+                                  human_bytes(options.caller_bytes), " (of a server: --max-body-mb, --parallel)"));
+    }
     other = options;
-    for (other.chunk = options.chunk / 2; other.chunk >= options.batch && !fits(other, plan.context);) other.chunk /= 2;
-    if (other.chunk >= options.batch) ways.push_back(cat("chunks of ", other.chunk, " tokens (--chunk)"));
-    other = options;
-    other.pool_tokens = plan.context, other.pool_contexts = 0;
-    if ((options.pool_tokens > plan.context || options.pool_contexts > 1) && fits(other, plan.context))
-      ways.push_back(cat("fewer tokens in all sequences together, such as one context (--pool ", plan.context, ")"));
+    other.pool_tokens = options.context, other.pool_contexts = 1;
+    if (options.pool_contexts > 1 || options.pool_tokens > plan.context) {
+      const int64_t context = context_for(other);
+      add(context, cat("fewer tokens in all sequences together, such as one context (--pool ", context, ")"));
+    }
     if (ways.empty()) return least(options);
     std::string list = "it fits with " + ways[0];
     for (size_t i = 1; i < ways.size(); ++i) list += ", or with " + ways[i];
@@ -282,10 +297,61 @@ class Planner {
     }
   }
 
+  /// The table in as few frames as a chunk needs.
+  template <typename Add>
+  void add_frames(const EngineOptions& options, const Add& add) const {
+    EngineOptions other = options;
+    const uint64_t mib = (table_memory_of_chunk(file_, options) + (1u << 20) - 1) >> 20;
+    other.table.memory_bytes = std::max<uint64_t>(mib, 1) << 20;
+    if (options.table.resident || other.table.memory_bytes >= options.table.memory_bytes) return;
+    add(context_for(other),
+        cat("less memory for the n-gram table (--ple-memory-mb ", other.table.memory_bytes >> 20, ")"));
+  }
+
+  /// As many sessions as fit; no more run at once than there are.
+  template <typename Add>
+  void add_sessions(const EngineOptions& options, const Add& add) const {
+    EngineOptions other = options;
+    for (other.sessions = options.sessions - 1; other.sessions > 0; --other.sessions) {
+      other.batch = std::min(options.batch, other.sessions);
+      other.pool_contexts = std::min(options.pool_contexts, other.batch);
+      const int64_t context = context_for(other);
+      if (context == 0) continue;
+      return add(context, cat(other.sessions, other.sessions == 1 ? " session" : " sessions",
+                              options.batch > 1 ? " (of a server: --parallel and --cached together)" : ""));
+    }
+  }
+
+  /// The largest chunk that leaves a context of some use, or the longest context.
+  template <typename Add>
+  void add_chunks(const EngineOptions& options, const Add& add) const {
+    constexpr int64_t kUseful = 1024;
+    EngineOptions other = options;
+    int64_t best = 0;
+    int32_t chunk = 0;
+    for (other.chunk = options.chunk / 2; other.chunk >= options.batch && best < kUseful; other.chunk /= 2) {
+      const int64_t context = context_for(other);
+      if (context > best) best = context, chunk = other.chunk;
+    }
+    add(best, cat("chunks of ", chunk, chunk == 1 ? " token (--chunk)" : " tokens (--chunk)"));
+  }
+
+  /// Nothing alone is enough: everything at its smallest, if that is.
   std::string least(EngineOptions options) const {
     options.table.resident = false;
     options.sessions = 1, options.checkpoints = 0, options.chunk = options.batch = 1;
     options.pool_tokens = options.pool_contexts = 0;
+    options.context = 0;
+    options.table.memory_bytes =
+        std::min(options.table.memory_bytes, ((table_memory_of_chunk(file_, options) >> 20) + 1) << 20);
+    if (const int64_t context = context_for(options); context > 0) {
+      return cat(
+          "nothing is enough alone; it fits with one session (of a server: --parallel 1 --cached 0), one token at a "
+          "time "
+          "(--chunk 1), the n-gram table on disk in ",
+          options.table.memory_bytes >> 20, " MiB (--ple disk, --ple-memory-mb) and a context of ", context,
+          " tokens (--ctx)");
+    }
     const auto sized = plan(options, std::min<int64_t>(base_.page_tokens, base_.context_of_model));
     if (!sized.ok()) return sized.error().message;
     return cat("even one session of ", sized->context,

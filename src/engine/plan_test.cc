@@ -123,6 +123,73 @@ TEST(Plan, ARefusalNamesWhatWouldFit) {
   EXPECT_TRUE(plan_of(options).fits());
 }
 
+// Down to the least there is, every refusal names something to ask for, and who asks for it is not refused. (It once said that
+// less memory than there was would be needed even at the least.)
+TEST(Plan, WhateverARefusalNamesFitsAndItOnlyGivesUpWhenTheLeastDoesNotFit) {
+  EngineOptions least;
+  least.threads = 2, least.chunk = 1, least.context = 64;
+  least.table.memory_bytes = kMiB;
+  const uint64_t floor = plan_of(least).total_bytes();
+  EngineOptions server;
+  server.threads = 2, server.sessions = 12, server.batch = 4, server.pool_contexts = 4;
+  EngineOptions sized = server;
+  sized.context = 2048;
+  EngineOptions frugal = budget(0, 2048);
+  frugal.chunk = 16;
+  int chunks = 0, frames = 0, sessions = 0, together = 0;
+  for (EngineOptions options : {budget(0), budget(0, 2048), frugal, server, sized}) {
+    options.memory_bytes = uint64_t{1} << 40;
+    for (uint64_t bytes = plan_of(options).total_bytes(); bytes + 2 * kMiB > floor; bytes -= kMiB) {
+      options.memory_bytes = bytes;
+      const Plan plan = plan_of(options);
+      if (plan.fits()) continue;
+      const std::string& advice = plan.advice;
+      const bool some = advice.find("fits with ") != std::string::npos;
+      EXPECT_EQ(some, bytes >= floor) << bytes << " of " << floor << ": " << advice;
+      const auto number_before = [&](const char* words) {
+        const size_t at = advice.find(words);
+        return at == std::string::npos ? 0 : std::stoi(advice.substr(advice.rfind(' ', at - 1)));
+      };
+      const auto expect_fits = [&](const EngineOptions& other) { EXPECT_TRUE(plan_of(other).fits()) << advice; };
+      EngineOptions other = options;
+      if (advice.find("nothing is enough alone") != std::string::npos) {
+        other.sessions = other.batch = other.chunk = 1, other.pool_contexts = 0;
+        other.table.memory_bytes = std::stoull(advice.substr(advice.find("on disk in ") + 11)) << 20;
+        other.context = number_before(" tokens (--ctx)"), ++together;
+        expect_fits(other);
+        continue;
+      }
+      if (const int chunk = number_before(" token (--chunk)") + number_before(" tokens (--chunk)"); chunk > 0) {
+        other.chunk = chunk, ++chunks;
+        expect_fits(other);
+      }
+      other = options;
+      if (const size_t at = advice.find("(--ple-memory-mb "); at != std::string::npos) {
+        other.table.memory_bytes = std::stoull(advice.substr(at + 17)) << 20, ++frames;
+        expect_fits(other);
+      }
+      other = options;
+      if (const int n = number_before(" session (of a") + number_before(" sessions (of a"); n > 0) {
+        other.sessions = n, other.batch = std::min(n, 4), other.pool_contexts = std::min(n, 4), ++sessions;
+        expect_fits(other);
+      }
+    }
+  }
+  EXPECT_TRUE(chunks > 0 && frames > 0 && sessions > 0 && together > 0)
+      << chunks << ' ' << frames << ' ' << sessions << ' ' << together;
+}
+
+// Of a server with a small model they are most of it.
+TEST(Plan, ARefusalSaysWhenRequestsTakeWhatTheModelLacks) {
+  EngineOptions options = budget(0, 512);
+  options.caller_bytes = 50 * kMiB;
+  options.memory_bytes = plan_of(options).total_bytes();
+  options.caller_bytes = 100 * kMiB;
+  const Plan plan = plan_of(options);
+  ASSERT_FALSE(plan.fits());
+  EXPECT_NE(plan.advice.find("at most 50.0 MiB for requests instead of 100.0 MiB"), std::string::npos) << plan.advice;
+}
+
 TEST(Plan, ATableInMemoryThatDoesNotFitIsSentToDisk) {
   EngineOptions options = budget(0, 512);
   options.table.memory_bytes = kMiB;

@@ -21,7 +21,7 @@ struct Thinking {
 
 struct ReplyParams {
   SamplingParams sampling;
-  int64_t max_tokens = -1;        // -1: until the context is full
+  int64_t max_tokens = -1;        // -1: until prompt and reply fill the context
   std::vector<std::string> stop;  // stop strings, not shown; looked for outside of thinking
   std::vector<int32_t> stop_ids;  // end the reply besides the model's own
   bool ignore_eos = false;        // the model's own ends do not stop it

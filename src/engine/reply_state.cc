@@ -21,6 +21,7 @@ ReplyState::ReplyState(const ReplyParams& params, const text::Tokenizer& tokeniz
 std::optional<Finish> ReplyState::draw(std::span<const float> logits, int64_t frontier) {
   const auto full = [&] { return static_cast<int64_t>(tokens_.size()) == params_.max_tokens; };
   if (full()) return Finish::length;  // of no tokens at all
+  if (frontier >= context_) return Finish::context_full;
   const int32_t id = choose(logits, frontier);
   if (ends(id)) {
     flush();
@@ -34,7 +35,7 @@ std::optional<Finish> ReplyState::draw(std::span<const float> logits, int64_t fr
   tokens_.push_back(id);
   show(id, std::move(token));
   if (stops_.matched()) return Finish::stop_string;
-  if (frontier < context_ && !full()) return std::nullopt;
+  if (frontier + 1 < context_ && !full()) return std::nullopt;
   flush();
   return full() ? Finish::length : Finish::context_full;
 }

@@ -34,7 +34,8 @@ struct Piece {
 /// Not thread-safe.
 class ReplyState {
  public:
-  /// `params` were validated; they outlive it. No token is drawn for a position at or beyond `context`, the longest history.
+  /// `params` were validated; they outlive it. The prompt and all tokens drawn are never more
+  /// than `context`: a history that fills it has no token drawn after it.
   ReplyState(const ReplyParams& params, const text::Tokenizer& tokenizer, std::span<const int32_t> prompt,
              int64_t context, uint32_t choice);
 

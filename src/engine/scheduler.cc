@@ -24,10 +24,11 @@ Status Scheduler::Impl::check(const Request& request) const {
   if (request.n < 1 || request.n > batch) {
     return refuse("n is ", request.n, "; this engine computes 1 to ", batch, " replies at once");
   }
-  if (request.reply.max_tokens > context - length || length > context) {
+  const int64_t least = request.reply.max_tokens < 0 ? 1 : request.reply.max_tokens;
+  if (least > context - length) {
     return refuse("the prompt has ", length, " tokens",
                   request.reply.max_tokens > 0 ? cat(" and max_tokens is ", request.reply.max_tokens) : "",
-                  "; the context holds ", context);
+                  "; the context holds ", context, ", the reply included");
   }
   int64_t before = 0;
   for (const int64_t at : request.keep_at) {

@@ -352,6 +352,27 @@ TEST_F(SchedulerTest, RefusalsComeBeforeAnyWorkAndHaveNumbers) {
   EXPECT_EQ(scheduler_->stats().refused, 7u);
 }
 
+// However the length of a reply is said: prompt and reply together fill the context and are never longer.
+TEST_F(SchedulerTest, AReplyWithoutALengthEndsWhereTheLongestOneThatMayBeAskedForDoes) {
+  start();
+  Request open_ended = request(kPrompts[0], -1);
+  while (open_ended.prompt.size() < 500) open_ended.prompt.push_back(open_ended.prompt[open_ended.prompt.size() % 7]);
+  const auto room = static_cast<int64_t>(512 - open_ended.prompt.size());
+  Request asked = open_ended;
+  asked.reply.max_tokens = room;
+  const Told until_full = submit(open_ended)->wait(), exactly = submit(asked)->wait();
+  EXPECT_EQ(until_full.ends.at(0).tokens, room);
+  EXPECT_EQ(exactly.ends.at(0).tokens, room);
+  EXPECT_EQ(until_full.text, exactly.text);
+  EXPECT_EQ(until_full.ends.at(0).finish, Finish::context_full);
+  EXPECT_EQ(exactly.ends.at(0).finish, Finish::length);
+  EXPECT_EQ(alone(open_ended), until_full.text.at(0)) << "a reply outside a scheduler ends there too";
+  asked.reply.max_tokens = room + 1;
+  EXPECT_FALSE(scheduler_->submit(asked, std::make_shared<Recorder>()).ok());
+  open_ended.prompt.resize(512, 5);
+  EXPECT_FALSE(scheduler_->submit(open_ended, std::make_shared<Recorder>()).ok()) << "no room for a reply";
+}
+
 TEST_F(SchedulerTest, ABurstThatNobodyHasToWaitForIsNotRefused) {
   start(serving(), {.queue = 1});
   for (int round = 0; round < 5; ++round) {

@@ -1,6 +1,7 @@
 #include "engine/text_kit.h"
 
 #include "base/str.h"
+#include "text/chat.h"
 
 namespace evros::engine {
 
@@ -27,6 +28,7 @@ Result<text::Tokenizer> load_tokenizer(const format::ModelFile& file) {
                      ": the model has no tokenizer (no tokenizer.json, no tokenizer.ggml.tokens), so it "
                      "can be run with token ids only")};
   }
+  if (!file.text().wrong_end.empty()) return Error{Code::bad_file, file.text().wrong_end};
   auto tokenizer = text::Tokenizer::create(spec);
   if (!tokenizer.ok()) return Error{tokenizer.error().code, cat(file.path(), ": ", tokenizer.error().message)};
   if (tokenizer->vocab_size() > file.hyper().vocab) {
@@ -34,6 +36,14 @@ Result<text::Tokenizer> load_tokenizer(const format::ModelFile& file) {
                                      file.hyper().vocab)};
   }
   return std::move(tokenizer).value();
+}
+
+std::vector<std::string> text_problems(const format::ModelFile& file) {
+  std::vector<std::string> problems;
+  if (const auto tokenizer = load_tokenizer(file); !tokenizer.ok()) problems.push_back(tokenizer.error().message);
+  if (const auto chat = text::ChatFormat::create(file.text().chat_template); !chat.ok())
+    problems.push_back(cat(file.path(), ": the chat template cannot be used: ", chat.error().message));
+  return problems;
 }
 
 SamplingParams sampling_defaults(const format::ModelFile& file) {

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/str.h"
+#include "format/message.h"
 #include "kernels/derive.h"
 #include "kernels/layout.h"
 
@@ -12,7 +13,6 @@ namespace evros::engine {
 namespace {
 
 constexpr uint64_t kReadBytes = 16u << 20;
-constexpr size_t kTensorsListed = 12;
 
 // Bytes to read next at `at`: whole strips of the layout near kReadBytes, or what is left of the matrix. A tensor of experts
 // is a matrix for each.
@@ -117,19 +117,11 @@ Result<const float*> WeightLoader::vector(const std::string& name) {
 }
 
 Status check_types(const format::ModelFile& file) {
-  std::string list;
-  size_t count = 0;
+  format::Problems problems;
   for (const format::Tensor& tensor : file.tensors()) {
-    if (kernels::can_multiply(tensor.type)) continue;
-    if (++count > kTensorsListed) continue;
-    list += cat(count > 1 ? ", " : "", tensor.name, " (", format::type_info(tensor.type).name, ")");
+    if (!kernels::can_multiply(tensor.type)) problems.add_type(tensor.stored_name, tensor.type);
   }
-  if (count == 0) return {};
-  if (count > kTensorsListed) list += cat(", and ", count - kTensorsListed, " more");
-  return Error{Code::unsupported, cat(file.path(), ": ", count,
-                                      " tensors have a type that this version cannot run (it runs F32, F16, BF16 and "
-                                      "every quantised type but Q8_1, Q8_K, Q1_0 and Q2_0): ",
-                                      list)};
+  return problems.empty() ? Status{} : problems.error(Code::unsupported, file.path());
 }
 
 }  // namespace evros::engine

@@ -151,19 +151,20 @@ bool is_known_extra(const HyperParams& hyper, std::string_view name) {
   return name == b + "embed_tokens.weight" || name == b + "shared_head_head.weight";
 }
 
+const std::string& stored_name(const Tensor& tensor) {
+  return tensor.stored_name.empty() ? tensor.name : tensor.stored_name;
+}
+
 void check_one(const TensorShape& wanted, const Tensor& seen, Problems& problems) {
   const auto dims = [](const auto& t) { return std::span(t.ne).first(static_cast<size_t>(t.dims)); };
-  const std::string which = seen.stored_name.empty() || seen.stored_name == seen.name
+  const std::string which = stored_name(seen) == seen.name
                                 ? quoted(seen.name)
                                 : cat(quoted(seen.name), " (stored as ", quoted(seen.stored_name), ")");
   if (!same_shape(wanted, seen)) {
     problems.add(cat("tensor ", which, " has shape ", shape_text(dims(seen)), "; wanted ", shape_text(dims(wanted))));
   }
-  if (wanted.small && !is_plain_float(seen.type)) {
-    problems.add(cat("tensor ", which, " has type ", type_info(seen.type).name, "; wanted F32, F16 or BF16"));
-  } else if (!is_weight_type(seen.type)) {
-    problems.add(cat("tensor ", which, " has type ", type_info(seen.type).name, "; wanted a type that holds weights"));
-  }
+  if (!is_weight_type(seen.type) || (wanted.small && !is_plain_float(seen.type)))
+    problems.add_type(stored_name(seen), seen.type);
 }
 
 /// `name` with `ending` in place of "weight", back to the weight's name; empty when it ends otherwise.
@@ -204,9 +205,9 @@ std::string outer_scale_name(std::string_view weight) {
 
 std::vector<TensorShape> expected_tensors(const HyperParams& hyper) { return Lister(hyper).run(); }
 
-Status check_tensors(const HyperParams& hyper, std::span<const Tensor> tensors, std::string_view path) {
+Status check_tensors(const HyperParams& hyper, std::span<const Tensor> tensors, std::string_view path,
+                     Problems problems) {
   std::unordered_map<std::string_view, const Tensor*> unclaimed;
-  Problems problems;
   for (const Tensor& tensor : tensors) {
     if (unclaimed.emplace(tensor.name, &tensor).second) continue;
     problems.add(cat("tensor ", quoted(tensor.name), " is there twice (a fused tensor beside its parts?)"));
@@ -215,7 +216,7 @@ Status check_tensors(const HyperParams& hyper, std::span<const Tensor> tensors, 
   for (const TensorShape& wanted : expected) {
     const auto found = unclaimed.find(wanted.name);
     if (found == unclaimed.end()) {
-      if (!wanted.optional) problems.add(cat("tensor ", quoted(wanted.name), " is missing"));
+      if (!wanted.optional) problems.add_tensor(wanted.name, "is missing", "are missing");
       continue;
     }
     check_one(wanted, *found->second, problems);
@@ -230,8 +231,12 @@ Status check_tensors(const HyperParams& hyper, std::span<const Tensor> tensors, 
             is_scale ? " is not one plain number for a matrix, or for each of its experts, that this build multiplies"
                      : " is unknown to this build and cannot be left out"));
   }
-  if (!problems.empty()) return problems.error(Code::bad_file, path);
-  return {};
+  if (problems.empty()) return {};
+  // Weights without a kernel are only refused when the model is run; whoever mends the file wants to know of them now.
+  for (const Tensor& tensor : tensors) {
+    if (is_weight_type(tensor.type) && !can_run(tensor.type)) problems.add_type(stored_name(tensor), tensor.type);
+  }
+  return problems.error(Code::bad_file, path);
 }
 
 }  // namespace evros::format

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "format/hyper_params.h"
+#include "format/message.h"
 #include "format/model_file.h"
 
 namespace evros::format {
@@ -35,8 +36,10 @@ std::string outer_scale_name(std::string_view weight);
 
 /// Checks that every expected tensor is there, has its shape and a type it may have, and that there is nothing unknown
 /// (a bias that would silently be left out). Matrices may have an outer scale; scales of activations (".input_scale"), which
-/// products in four bits would need, may be there and are left out. All problems stand in one error; `path` is the file it names.
+/// products in four bits would need, may be there and are left out. All problems stand in one error, after the `problems` that were
+/// found before; `path` is the file it names.
 /// Optional extras of other writers (dedicated MTP embeddings and heads) are known and may be present.
-Status check_tensors(const HyperParams& hyper, std::span<const Tensor> tensors, std::string_view path);
+Status check_tensors(const HyperParams& hyper, std::span<const Tensor> tensors, std::string_view path,
+                     Problems problems = {});
 
 }  // namespace evros::format

@@ -30,7 +30,7 @@ class GgufHeaderReader {
     EVROS_TRY(read_start());
     EVROS_TRY(read_metadata());
     EVROS_TRY(read_tensors());
-    EVROS_TRY(place_tensors());
+    if (all_known_) EVROS_TRY(place_tensors());
     return std::move(header_);
   }
 
@@ -194,10 +194,10 @@ class GgufHeaderReader {
       if (const auto info = type_info(type)) {
         tensor.type = info->type;
       } else {
-        unknown_types_.add(cat("tensor ", quoted(tensor.name), " has the unknown type ", type));
+        tensor.unknown_type = type;
+        all_known_ = false;
       }
     }
-    if (!unknown_types_.empty()) return unknown_types_.error(Code::unsupported, file_.path());
     return {};
   }
 
@@ -260,7 +260,7 @@ class GgufHeaderReader {
   uint64_t buffer_start_ = 0;
   std::vector<char> buffer_;
   uint64_t tensor_count_ = 0, key_count_ = 0;
-  Problems unknown_types_;
+  bool all_known_ = true;  // the types of all tensors
   GgufHeader header_;
 };
 

@@ -129,6 +129,7 @@ class GgufMetadata {
 struct GgufTensor {
   std::string name;
   TensorType type = TensorType::f32;
+  std::optional<uint32_t> unknown_type;  // the id, when no type has it; then type and bytes say nothing
   std::array<uint64_t, 4> ne{1, 1, 1, 1};
   int dims = 1;
   uint32_t file = 0;    // index in GgufSet::files
@@ -145,7 +146,9 @@ struct GgufHeader {
   uint64_t data_offset = 0;
 };
 
-/// Reads the header with buffered positional reads; time and memory follow the header's size, not the file's.
+/// Reads the header with buffered positional reads; time and memory follow the header's size, not the file's. Unknown types are
+/// no error here, so that they can be named together with all else that keeps the tensors from running; where there is one,
+/// offsets are as stored and unchecked, and no tensor may be read.
 Result<GgufHeader> read_gguf_header(const io::File& file);
 
 /// A file, or all files of a split set in order.
@@ -155,6 +158,9 @@ struct GgufSet {
   GgufMetadata metadata;            // the first file's
   std::vector<GgufTensor> tensors;  // of all files, in set order; names unique
 };
+
+/// An error that names every tensor with a type that is unknown or cannot run, if a type is unknown.
+Status check_known_types(const GgufSet& set, const std::string& path);
 
 /// Opens the file and, when it belongs to a split set, all its siblings (PREFIX-00001-of-00003.gguf). Any file of the
 /// set opens the set. split.no, split.count and split.tensors.count must agree with what is found; a missing sibling is

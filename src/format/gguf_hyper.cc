@@ -5,6 +5,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "base/bytes.h"
 #include "base/str.h"
 #include "format/message.h"
 
@@ -117,7 +118,9 @@ class Reader {
   /// The embedding's rows are the vocabulary; the key, which not every writer sets, must not contradict.
   void vocabulary() {
     const GgufTensor* embedding = tensor("token_embd.weight");
-    if (embedding == nullptr) {
+    // Without an embedding the head or the key must do, so that check_tensors() can name it beside whatever else is missing.
+    if (embedding == nullptr && (embedding = tensor("output.weight")) == nullptr) {
+      if (h_.vocab = optional_integer("vocab_size", 0); h_.vocab != 0) return;
       if (status_.ok())
         status_ = Error{
             Code::bad_file,
@@ -127,14 +130,14 @@ class Reader {
     }
     if (embedding->ne[1] > static_cast<uint64_t>(kMaxInt32)) {
       if (status_.ok())
-        status_ = Error{Code::bad_file, cat(path_, ": tensor \"token_embd.weight\" has ", embedding->ne[1],
+        status_ = Error{Code::bad_file, cat(path_, ": tensor ", quoted(embedding->name), " has ", embedding->ne[1],
                                             " rows; wanted at most ", kMaxInt32)};
       return;
     }
     h_.vocab = static_cast<int32_t>(embedding->ne[1]);
     const int32_t said = optional_integer("vocab_size", h_.vocab);
     if (said != h_.vocab)
-      fail("qwen4exp.vocab_size", std::to_string(said), cat(h_.vocab, ", the rows of token_embd.weight"));
+      fail("qwen4exp.vocab_size", std::to_string(said), cat(h_.vocab, ", the rows of ", embedding->name));
   }
 
   void attention() {
@@ -201,16 +204,29 @@ class Reader {
   /// A layer is linear iff blk.i.ssm_a exists; the keys that say it too must agree.
   void layer_kinds() {
     if (!status_.ok()) return;
-    for (int32_t i = 0; i < h_.layers; ++i) {
-      const bool is_linear = tensor(cat("blk.", i, ".ssm_a")) != nullptr;
-      h_.layer_kind.push_back(is_linear ? LayerKind::linear : LayerKind::full);
-    }
+    for (int32_t i = 0; i < h_.layers; ++i) h_.layer_kind.push_back(kind_of(i));
     if (const GgufValue* flags = find("attention.recurrent_layers")) return recurrent_layers(*flags);
     const int32_t interval = optional_integer("full_attention_interval", 0);
     if (interval < 0) return fail("qwen4exp.full_attention_interval", std::to_string(interval), "a positive integer");
     for (int32_t i = 0; interval > 0 && i < h_.layers; ++i) {
       expect_linear(i, (i + 1) % interval != 0, "qwen4exp.full_attention_interval", std::to_string(interval));
     }
+  }
+  /// Tensors that layers of one kind alone have.
+  static constexpr std::string_view kOnlyLinear[] = {"ssm_a",           "ssm_dt.bias",      "ssm_conv1d.weight",
+                                                     "ssm_beta.weight", "ssm_alpha.weight", "ssm_norm.weight",
+                                                     "ssm_out.weight",  "attn_qkv.weight",  "attn_gate.weight"};
+  static constexpr std::string_view kOnlyFull[] = {"attn_q.weight",      "attn_k.weight",      "attn_v.weight",
+                                                   "attn_output.weight", "attn_q_norm.weight", "attn_k_norm.weight"};
+  bool has_any(int32_t layer, std::span<const std::string_view> names) const {
+    return std::any_of(names.begin(), names.end(),
+                       [&](std::string_view name) { return tensor(cat("blk.", layer, '.', name)) != nullptr; });
+  }
+  /// Where ssm_a is missing from a layer that is linear by all its other tensors, check_tensors() names it with whatever else is.
+  LayerKind kind_of(int32_t layer) const {
+    const bool is_linear =
+        tensor(cat("blk.", layer, ".ssm_a")) != nullptr || (has_any(layer, kOnlyLinear) && !has_any(layer, kOnlyFull));
+    return is_linear ? LayerKind::linear : LayerKind::full;
   }
   void recurrent_layers(const GgufValue& flags) {
     const bool known = flags.is_array() && (flags.type() == GgufType::boolean || flags.integer(0));
@@ -225,6 +241,10 @@ class Reader {
   void expect_linear(int32_t layer, bool said, std::string_view key, std::string_view seen) {
     const bool is_linear = h_.layer_kind[static_cast<size_t>(layer)] == LayerKind::linear;
     if (said == is_linear) return;
+    if (!is_linear && !has_any(layer, kOnlyFull)) {  // none of its tensors says what it is, so the key does
+      h_.layer_kind[static_cast<size_t>(layer)] = LayerKind::linear;
+      return;
+    }
     fail(key, seen,
          cat("layer ", layer, " to be ", is_linear ? "linear, as blk." : "full attention, as no blk.", layer,
              ".ssm_a exists"));
@@ -276,14 +296,10 @@ class Reader {
                         slice(offsets, k, heads)});
     }
     const GgufTensor* table = tensor("per_layer_token_embd.weight");
-    if (table == nullptr && status_.ok()) {
-      status_ =
-          Error{Code::bad_file,
-                cat(path_, ": tensor \"per_layer_token_embd.weight\" is missing, although qwen4exp.ple.layers is ",
-                    layers->short_text())};
-    } else if (table != nullptr) {
-      h_.ple_table_rows = table->ne[1];
-    }
+    // A table that is missing has the rows that its heads need, and check_tensors() names it.
+    uint64_t needed = 0;
+    for (size_t i = 0; i < sizes.size(); ++i) needed = std::max(needed, checked_add(offsets[i], sizes[i]).value_or(0));
+    h_.ple_table_rows = table == nullptr ? needed : table->ne[1];
   }
 
   const GgufMetadata& metadata_;

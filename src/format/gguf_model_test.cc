@@ -1,6 +1,7 @@
 // GGUF files as models: what is accepted, and every way in which metadata and tensors can contradict each other.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "base/bytes.h"
@@ -58,7 +59,7 @@ TEST(GgufModel, EvrosKeysSayWhatThePublishedKeysCannot) {
   g.set("evros.norm_topk_prob", GgufValue::boolean(false));
   g.set("evros.tokenizer.nfc", GgufValue::boolean(false));
   g.set("tokenizer.ggml.eos_token_id", GgufValue::u32(3));
-  const uint32_t ids[] = {5, 3, 99};
+  const uint32_t ids[] = {5, 3};
   g.set("evros.eos_token_ids", GgufValue::array(std::span<const uint32_t>(ids)));
   const auto model = open_bytes(g.bytes());
   ASSERT_TRUE(model.ok()) << model.error().message;
@@ -66,6 +67,33 @@ TEST(GgufModel, EvrosKeysSayWhatThePublishedKeysCannot) {
   EXPECT_FALSE((*model)->hyper().norm_topk_prob);
   EXPECT_EQ((*model)->text().nfc, false);
   EXPECT_EQ((*model)->text().eos_ids, (std::vector<int64_t>{5, 3}));
+}
+
+// An end of a reply that no token is would let replies run on: it is said, and text is refused (engine/text_kit.h).
+TEST(GgufModel, EveryEndOfAReplyThatIsNoTokenIsNamedWithItsKey) {
+  EXPECT_EQ((*open_bytes(test::small_gguf().bytes()))->text().wrong_end, "");
+  const char *list = "evros.eos_token_ids", *single = "tokenizer.ggml.eos_token_id";
+  const uint32_t beyond[] = {5, 16}, fine[] = {5};
+  const int32_t negative[] = {-1};
+  const std::vector<std::pair<const char*, GgufValue>> cases = {
+      {single, GgufValue::u32(16)},
+      {"tokenizer.ggml.eot_token_id", GgufValue::u32(99999)},
+      {"tokenizer.ggml.eom_token_id", GgufValue::i32(-1)},
+      {single, GgufValue::string("5")},
+      {single, GgufValue::array(std::span<const uint32_t>(fine))},
+      {list, GgufValue::array(std::span<const uint32_t>(beyond))},
+      {list, GgufValue::array(std::span<const int32_t>(negative))},
+      {list, GgufValue::u32(5)}};
+  for (const auto& [key, value] : cases) {
+    RawGguf g = test::small_gguf();
+    g.set(key, value);
+    const auto model = open_bytes(g.bytes());
+    ASSERT_TRUE(model.ok()) << model.error().message;
+    const std::string& said = (*model)->text().wrong_end;
+    for (const std::string& word :
+         {std::string("m.gguf: key "), std::string(key), value.short_text(), std::string("0 to 15")})
+      EXPECT_NE(said.find(word), std::string::npos) << word << " in " << said;
+  }
 }
 
 TEST(GgufModel, ExpertWidthMayBeAnArrayOfOneValue) {
@@ -252,13 +280,104 @@ TEST(GgufModel, AllWrongTensorsStandInOneMessageThatStaysBounded) {
                            "\"blk.1.attn_k.weight\" is missing", "blk.1.attn_q_norm.weight", "I8"}) {
     EXPECT_NE(model.error().message.find(word), std::string::npos) << word << " in " << model.error().message;
   }
+  // Faults that tensors share are listed in full, the others up to a dozen.
+  std::string missing;
   for (auto& t : g.tensors) {
-    if (t.name.starts_with("blk.") && t.name != "blk.0.ssm_a") t.name = "v." + t.name;
+    if (!t.name.starts_with("blk.") || t.name == "blk.0.ssm_a") continue;
+    missing = t.name;
+    t.name = "v." + t.name;
   }
   model = open_bytes(g.bytes());
   ASSERT_FALSE(model.ok());
-  EXPECT_NE(model.error().message.find("more"), std::string::npos);
+  EXPECT_NE(model.error().message.find(cat('"', missing, '"')), std::string::npos) << model.error().message;
+  g = test::small_gguf();
+  for (auto& t : g.tensors) {
+    if (t.name.starts_with("blk.")) t.ne = {5};
+  }
+  g.place();
+  model = open_bytes(g.bytes());
+  ASSERT_FALSE(model.ok());
+  EXPECT_NE(model.error().message.find("more"), std::string::npos) << model.error().message;
   EXPECT_LT(model.error().message.size(), 4000U);
+}
+
+/// That the error names every one of the tensors, each in quotes.
+void expect_all_named(const Result<std::unique_ptr<ModelFile>>& model, const std::vector<std::string>& names) {
+  ASSERT_FALSE(model.ok());
+  for (const std::string& name : names)
+    EXPECT_NE(model.error().message.find(cat('"', name, '"')), std::string::npos)
+        << name << " in " << model.error().message;
+}
+
+// Unknown ids, types that only activations or indices have, types without a kernel and types too coarse for a norm: whoever mends
+// the file needs all of them at once, and a tensor that is missing too.
+TEST(GgufModel, OneMessageNamesEveryTensorThatCannotRunWhateverTheReason) {
+  RawGguf g = test::small_gguf();
+  const std::vector<std::pair<std::string, uint32_t>> bad = {
+      {"blk.0.attn_qkv.weight", 99},    {"blk.0.ssm_out.weight", 99}, {"output.weight", 4},
+      {"blk.1.ffn_up_exps.weight", 41}, {"blk.1.attn_q.weight", 42},  {"blk.0.attn_gate.weight", 26},
+      {"blk.1.attn_k.weight", 15},      {"blk.0.ssm_norm.weight", 8}};
+  std::vector<std::string> names;
+  for (const auto& [name, type] : bad) {
+    g.tensor(name).type = type;
+    names.push_back(name);
+  }
+  g.tensor("blk.1.attn_v.weight").name = "v.gone";
+  names.push_back("blk.1.attn_v.weight");
+  const auto model = open_bytes(g.bytes());
+  expect_all_named(model, names);
+  EXPECT_EQ(model.error().code, Code::unsupported);
+  for (const char* words :
+       {"9 problems", "2 tensors have the unknown type 99", "unknown type 4", "type Q1_0", "type Q2_0", "type I32",
+        "type Q8_K", "type Q8_0 (wanted F32, F16 or BF16", "supported are F32, F16, BF16 and"})
+    EXPECT_NE(model.error().message.find(words), std::string::npos) << words << " in " << model.error().message;
+}
+
+TEST(GgufModel, HoweverManyTensorsHaveAnUnknownTypeAllAreNamedInEveryFileOfASet) {
+  RawGguf all = test::small_gguf();
+  std::vector<std::string> names;
+  for (auto& t : all.tensors) {
+    t.type = names.size() % 2 == 0 ? 99 : 4;
+    names.push_back(t.name);
+  }
+  expect_all_named(open_bytes(all.bytes()), names);
+  io::MemoryIo io;
+  for (uint16_t i = 0; i < 2; ++i) {
+    RawGguf part = all;
+    const auto half = part.tensors.begin() + static_cast<ptrdiff_t>(names.size() / 2);
+    i == 0 ? part.tensors.erase(half, part.tensors.end()) : part.tensors.erase(part.tensors.begin(), half);
+    part.set("split.no", GgufValue::u16(i));
+    part.set("split.count", GgufValue::u16(2));
+    part.set("split.tensors.count", GgufValue::i32(static_cast<int32_t>(names.size())));
+    io.put(gguf_split_path("m", i + 1u, 2), part.bytes());
+  }
+  expect_all_named(open_model(io, "m-00001-of-00002.gguf"), names);
+  // Where nothing else can be read either, types come first: another program's file is full of them.
+  all.erase("qwen4exp.ssm.state_size");
+  expect_all_named(open_bytes(all.bytes()), names);
+}
+
+// Even those from which the shape of the model is read: the embedding, the table, ssm_a. (A head that is missing is no fault:
+// the embedding is then used for it.)
+TEST(GgufModel, EveryMissingTensorIsNamedWithEveryOther) {
+  RawGguf whole = test::small_gguf();
+  const int32_t recurrent[] = {1, 0};
+  whole.set("qwen4exp.attention.recurrent_layers", GgufValue::array(std::span<const int32_t>(recurrent)));
+  std::vector<std::string> names;
+  for (const auto& t : whole.tensors) names.push_back(t.name);
+  const auto without = [&](const std::vector<std::string>& gone) {
+    RawGguf g = whole;
+    std::erase_if(g.tensors, [&](const auto& t) { return std::find(gone.begin(), gone.end(), t.name) != gone.end(); });
+    g.place();
+    return open_bytes(g.bytes());
+  };
+  std::erase(names, "output.weight");
+  for (size_t i = 0; i < names.size(); ++i) {
+    expect_all_named(without({names[i]}), {names[i]});
+    const std::vector<std::string> three = {names[i], "blk.0.ssm_a", names[(7 * i + 3) % names.size()]};
+    expect_all_named(without(three), three);
+  }
+  expect_all_named(without(names), names);
 }
 
 TEST(GgufModel, SmallTensorsMayBeHalfPrecisionButNotQuantised) {

@@ -112,6 +112,19 @@ Result<GgufSet> open_split(io::Io& io, const SplitName& name) {
 
 }  // namespace
 
+Status check_known_types(const GgufSet& set, const std::string& path) {
+  Problems problems;
+  bool all_known = true;
+  for (const GgufTensor& tensor : set.tensors) {
+    all_known = all_known && !tensor.unknown_type;
+    if (tensor.unknown_type)
+      problems.add_unknown_type(tensor.name, *tensor.unknown_type);
+    else if (!can_run(tensor.type))
+      problems.add_type(tensor.name, tensor.type);
+  }
+  return all_known ? Status{} : problems.error(Code::unsupported, path);
+}
+
 std::string gguf_split_path(std::string_view prefix, uint32_t number, uint32_t count) {
   return cat(prefix, '-', five_digits(number), "-of-", five_digits(count), ".gguf");
 }

@@ -61,6 +61,7 @@ void read_keys(const GgufMetadata& keys, ImportanceMatrix& matrix) {
 
 Result<ImportanceMatrix> read_importance(io::Io& io, const std::string& path) {
   EVROS_ASSIGN(const GgufSet set, open_gguf_set(io, path));
+  EVROS_TRY(check_known_types(set, path));
   const GgufValue* type = set.metadata.find("general.type");
   if (type == nullptr || type->text() == nullptr || *type->text() != "imatrix") {
     return Error{Code::bad_file, cat(path, ": general.type is ", type == nullptr ? "missing" : type->short_text(),

@@ -114,6 +114,14 @@ class StoredModel final : public ModelFile {
 
 std::unique_ptr<ModelFile> make_model(ModelParts parts) { return std::make_unique<StoredModel>(std::move(parts)); }
 
+std::string json_list(uint64_t count, const std::function<std::string(uint64_t i)>& element) {
+  constexpr uint64_t kShown = 16;
+  std::string list = "[";
+  for (uint64_t i = 0; i < std::min(count, kShown); ++i) list += cat(i == 0 ? "" : ", ", element(i));
+  list += ']';
+  return count <= kShown ? list : cat("{\"count\": ", count, ", \"first\": ", list, '}');
+}
+
 void append_piece(std::vector<Piece>& pieces, Piece piece) {
   if (!pieces.empty()) {
     Piece& last = pieces.back();

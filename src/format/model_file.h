@@ -66,6 +66,9 @@ struct TextAssets {
   std::string chat_template;  // Jinja source
   /// Ends of a reply: generation_config's, then config's; in a GGUF evros.eos_token_ids, then eos, eot and eom.
   std::vector<int64_t> eos_ids;
+  /// The first end of a reply that no id of the vocabulary can be: a sentence with file, key, value and what is wanted.
+  /// Such a file can be run with token ids, but no text: where a reply ends is not known.
+  std::string wrong_end;
   int64_t bos_id = -1, pad_id = -1;
   std::optional<bool> nfc;  // evros.tokenizer.nfc when the GGUF says so
 };
@@ -79,7 +82,8 @@ struct SamplingDefaults {
 /// A metadata value in a form for people: inspect prints it.
 struct MetadataEntry {
   std::string key, type, value;  // shortened: "[4096 x str]"
-  std::string json;              // the value as JSON, whole; arrays and objects as the string `value`
+  /// The value as JSON, whole; of an array with more than 16 elements {"count": N, "first": [the first 16]}.
+  std::string json;
 };
 
 /// Immutable after open; every method may be called from any thread.

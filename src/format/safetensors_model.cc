@@ -35,9 +35,14 @@ Result<std::string> chat_template(io::Io& io, const std::string& folder) {
   return std::string(value->get_string().data(), value->get_string().size());
 }
 
-void add_ids(std::vector<int64_t>& ids, const std::vector<int64_t>& more, int64_t vocab) {
+void add_ends(TextAssets& text, const std::vector<int64_t>& more, int64_t vocab, const std::string& path) {
   for (const int64_t id : more) {
-    if (id >= 0 && id < vocab && std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+    if (id < 0 || id >= vocab) {
+      if (text.wrong_end.empty())
+        text.wrong_end = cat(path, ": key eos_token_id is or holds ", id, "; wanted token ids from 0 to ", vocab - 1);
+    } else if (std::find(text.eos_ids.begin(), text.eos_ids.end(), id) == text.eos_ids.end()) {
+      text.eos_ids.push_back(id);
+    }
   }
 }
 
@@ -47,10 +52,10 @@ Status read_text(io::Io& io, const std::string& folder, const ModelConfig& confi
   const int64_t vocab = parts.hyper.vocab;
   if (!generation.empty()) {
     EVROS_ASSIGN(const GenerationConfig g, parse_generation_config(generation, path));
-    add_ids(parts.text.eos_ids, g.eos_ids, vocab);
+    add_ends(parts.text, g.eos_ids, vocab, path);
     parts.sampling = g.sampling;
   }
-  add_ids(parts.text.eos_ids, config.eos_ids, vocab);
+  add_ends(parts.text, config.eos_ids, vocab, io::join(folder, "config.json"));
   parts.text.bos_id = config.bos_id < vocab ? config.bos_id : -1;
   parts.text.pad_id = config.pad_id < vocab ? config.pad_id : -1;
   EVROS_ASSIGN(parts.text.tokenizer_json, read_if_there(io, io::join(folder, "tokenizer.json"), kMaxTokenizerBytes));
@@ -65,9 +70,10 @@ Result<std::vector<MetadataEntry>> metadata_of(const std::string& text, const st
   const auto add = [&](const boost::json::object& object, const std::string& prefix) {
     for (const auto& [key, value] : object) {
       const auto kind = boost::json::to_string(value.kind());
-      const std::string shown = json_short(value);
-      entries.push_back({prefix + std::string(key.data(), key.size()), std::string(kind.data(), kind.size()), shown,
-                         value.is_structured() ? json_quote(shown) : boost::json::serialize(value)});
+      const auto element = [&](uint64_t i) { return boost::json::serialize(value.get_array()[i]); };
+      entries.push_back(
+          {prefix + std::string(key.data(), key.size()), std::string(kind.data(), kind.size()), json_short(value),
+           value.is_array() ? json_list(value.get_array().size(), element) : boost::json::serialize(value)});
     }
   };
   add(top, "");

@@ -2,6 +2,7 @@
 // pieces. Private to format: readers fill a StoredModel, users see a ModelFile.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -29,6 +30,9 @@ std::unique_ptr<ModelFile> make_model(ModelParts parts);
 /// The readers behind open_model.
 Result<ModelParts> open_gguf_model(io::Io& io, const std::string& path);
 Result<ModelParts> open_safetensors_model(io::Io& io, const std::string& folder);
+
+/// An array as MetadataEntry::json has it; element(i) is JSON.
+std::string json_list(uint64_t count, const std::function<std::string(uint64_t i)>& element);
 
 /// Appends a piece, joined to the last one when it continues it.
 void append_piece(std::vector<Piece>& pieces, Piece piece);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <vector>
 
 #include "base/check.h"
 
@@ -76,6 +77,36 @@ std::optional<TensorType> type_by_name(std::string_view name) {
       std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeInfo& t) { return same_name(t.name, name); });
   if (found == kTypes.end()) return std::nullopt;
   return found->type;
+}
+
+bool can_run(TensorType type) {
+  switch (type) {
+    case f32:
+    case f16:
+    case bf16:
+      return true;
+    case q8_1:
+    case q8_k:  // of activations only
+    case q1_0:
+    case q2_0:
+      return false;
+    default:
+      return type_info(type).quantised;
+  }
+}
+
+std::string runnable_types() {
+  std::string without;
+  const auto add = [&](std::string_view name, bool last) {
+    without += without.empty() ? "" : last ? " and " : ", ";
+    without += name;
+  };
+  std::vector<std::string_view> names;
+  for (const TypeInfo& info : kTypes) {
+    if (info.quantised && !can_run(info.type)) names.push_back(info.name);
+  }
+  for (const std::string_view name : names) add(name, name == names.back());
+  return "F32, F16, BF16 and every quantised type but " + without;
 }
 
 uint64_t row_bytes(TensorType type, uint64_t elements) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace evros::format {
@@ -60,6 +61,11 @@ std::optional<TypeInfo> type_info(uint32_t id);
 const TypeInfo& type_info(TensorType type);
 /// By ggml's name, any case.
 std::optional<TensorType> type_by_name(std::string_view name);
+
+/// Whether this version multiplies with weights of the type: floats, and quantised types but those without a kernel.
+bool can_run(TensorType type);
+/// "F32, F16, BF16 and every quantised type but Q8_1, ...": the types that can_run(), for messages.
+std::string runnable_types();
 
 /// Bytes of one row of `elements`, a multiple of the block (CHECKed).
 uint64_t row_bytes(TensorType type, uint64_t elements);

@@ -9,6 +9,7 @@
 #include "device/pool.h"
 #include "format/expected_tensors.h"
 #include "format/gguf_writer.h"
+#include "format/message.h"
 #include "format/model_file.h"
 #include "kernels/derive.h"
 #include "kernels/kernels.h"
@@ -26,7 +27,6 @@ using format::TensorType;
 
 /// Elements that are decoded at a time, by all threads together, rounded to whole rows.
 constexpr uint64_t kStepElements = 1u << 21;
-constexpr size_t kTensorsListed = 12;
 /// How often a conversion that may be stopped notes how far it is.
 constexpr uint64_t kNotes = 256;
 
@@ -141,8 +141,7 @@ Result<std::vector<Planned>> plan_tensors(const format::ModelFile& source, const
   const TypeChoice choose(hyper, options);
   const std::string draft = cat("blk.", hyper.layers, '.');
   std::vector<Planned> planned;
-  std::string refused;
-  size_t count = 0;
+  format::Problems problems;
   for (const Tensor& tensor : source.tensors()) {
     if (!options.mtp && hyper.mtp_layers > 0 && tensor.name.starts_with(draft)) continue;
     EVROS_TRY(check_table(tensor, options));
@@ -153,16 +152,11 @@ Result<std::vector<Planned>> plan_tensors(const format::ModelFile& source, const
     }
     if (tensor.name.ends_with(".input_scale")) continue;  // of activations, for other programs
     planned.push_back({&tensor, choose(tensor)});
-    if (planned.back().type == tensor.type || kernels::can_multiply(tensor.type)) continue;
-    if (++count <= kTensorsListed)
-      refused += cat(count > 1 ? ", " : "", tensor.name, " (", format::type_info(tensor.type).name, ")");
+    if (planned.back().type != tensor.type && !kernels::can_multiply(tensor.type))
+      problems.add_type(tensor.stored_name, tensor.type);
   }
-  if (count == 0) return planned;
-  if (count > kTensorsListed) refused += cat(", and ", count - kTensorsListed, " more");
-  return Error{Code::unsupported, cat(source.path(), ": ", count,
-                                      " tensors have a type that this version cannot decode (it decodes F32, F16, "
-                                      "BF16 and every quantised type but Q8_1, Q8_K, Q1_0 and Q2_0): ",
-                                      refused)};
+  if (!problems.empty()) return problems.error(Code::unsupported, source.path());
+  return planned;
 }
 
 /// What a GGUF source says beside the keys that are made anew: authors, licence, the tokenizer, other programs' keys.

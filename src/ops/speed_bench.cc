@@ -40,6 +40,11 @@ class SpeedRun {
       longest = std::max(longest, seconds() - began);
       evros::report(progress_, static_cast<uint64_t>(report.rounds) + 1, static_cast<uint64_t>(options_.rounds));
     }
+    if (report.rounds == 1 && seconds() > options_.budget_seconds) {
+      report.left_out.push_back(
+          cat("nothing of the shortest context, which is measured once whatever the budget is: it took ",
+              std::ceil(seconds() * 10) / 10, " seconds, and the budget is ", options_.budget_seconds));
+    }
     EVROS_ASSIGN(report.after, read());
     return {};
   }
@@ -224,15 +229,29 @@ double median(Rounds rounds) {
   return rounds.size() % 2 == 1 ? rounds[half] : (rounds[half - 1] + rounds[half]) / 2;
 }
 
-std::vector<int64_t> choose_contexts(std::vector<int64_t> wanted, int64_t most, int64_t decode) {
+std::vector<int64_t> choose_contexts(std::vector<int64_t> wanted, int64_t most, int64_t decode,
+                                     std::vector<std::string>& left_out) {
+  const int64_t longest = std::max<int64_t>(most - decode, 1);
   if (wanted.empty()) {
-    for (int64_t context = 512; context < most; context *= 4) wanted.push_back(context);
-    wanted.push_back(most);
+    for (int64_t context = 512; context < longest; context *= 4) wanted.push_back(context);
+    wanted.push_back(longest);
   }
-  for (int64_t& context : wanted) context = std::max<int64_t>(std::min(context, most - decode), 1);
   std::sort(wanted.begin(), wanted.end());
   wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
-  return wanted;
+  std::vector<int64_t> chosen;
+  for (const int64_t context : wanted) {
+    if (context <= longest) {
+      chosen.push_back(context);
+      continue;
+    }
+    left_out.push_back(cat("a context of ", context, " tokens: with ", decode,
+                           " decoded after it, it does not fit the ", most, " that there are"));
+  }
+  if (chosen.empty()) {
+    left_out.back() += cat("; ", longest, " are measured instead");
+    chosen.push_back(longest);
+  }
+  return chosen;
 }
 
 engine::EngineOptions speed_options(engine::EngineOptions options, const SpeedOptions& speed) {
@@ -263,7 +282,7 @@ Result<std::vector<std::string>> fit_contexts(io::Io& io, const std::string& pat
                                              " decoded ones do not fit a context of ", most)};
   }
   std::vector<std::string> left_out;
-  speed.contexts = choose_contexts(std::move(speed.contexts), most, speed.decode);
+  speed.contexts = choose_contexts(std::move(speed.contexts), most, speed.decode, left_out);
   EVROS_ASSIGN(const engine::Plan first, engine::make_plan(*file, options));
   speed.buffer_bytes = MachineLimits::buffer_within(io, first.usable_bytes);
   for (;; speed.contexts.pop_back()) {

@@ -32,8 +32,10 @@ struct SpeedOptions {
 };
 
 /// The contexts to measure: `wanted`, or 512, 2048, 8192, ... when it is empty, ascending, each once, none beyond `most`
-/// less the decoded tokens: a longer one is cut down to that.
-std::vector<int64_t> choose_contexts(std::vector<int64_t> wanted, int64_t most, int64_t decode);
+/// less the decoded tokens. Wanted ones that are longer are left out, with a sentence for each in `left_out`; if all are, the
+/// longest that is not takes their place.
+std::vector<int64_t> choose_contexts(std::vector<int64_t> wanted, int64_t most, int64_t decode,
+                                     std::vector<std::string>& left_out);
 
 /// What the engine needs beside the caller's options: a sequence for each context and each text.
 engine::EngineOptions speed_options(engine::EngineOptions options, const SpeedOptions& speed);

@@ -39,11 +39,25 @@ TEST(MachineLimits, TheBufferIsAtMostAQuarterOfTheMemoryThatIsThere) {
 
 TEST(SpeedBench, ContextsGoUpByFourAndEndWhereTheModelDoes) {
   using List = std::vector<int64_t>;
-  EXPECT_EQ(choose_contexts({}, 32768, 32), (List{512, 2048, 8192, 32736}));
-  EXPECT_EQ(choose_contexts({}, 4096, 2), (List{512, 2048, 4094}));
-  EXPECT_EQ(choose_contexts({}, 100, 2), (List{98}));
-  EXPECT_EQ(choose_contexts({64, 16, 64, 1 << 20}, 4096, 2), (List{16, 64, 4094}));
-  EXPECT_EQ(choose_contexts({4095, 4096}, 4096, 2), (List{4094}));
+  std::vector<std::string> left_out;
+  EXPECT_EQ(choose_contexts({}, 32768, 32, left_out), (List{512, 2048, 8192, 32736}));
+  EXPECT_EQ(choose_contexts({}, 4096, 2, left_out), (List{512, 2048, 4094}));
+  EXPECT_EQ(choose_contexts({}, 100, 2, left_out), (List{98}));
+  EXPECT_EQ(choose_contexts({64, 16, 64, 4094}, 4096, 2, left_out), (List{16, 64, 4094}));
+  EXPECT_EQ(left_out, std::vector<std::string>{}) << "nothing that was asked for";
+}
+
+TEST(SpeedBench, AContextThatWasAskedForAndIsNotMeasuredIsNamed) {
+  using List = std::vector<int64_t>;
+  std::vector<std::string> left_out;
+  EXPECT_EQ(choose_contexts({64, 100000, 16, 4095}, 4096, 2, left_out), (List{16, 64}));
+  ASSERT_EQ(left_out.size(), 2u);
+  EXPECT_NE(left_out[0].find("4095"), std::string::npos) << left_out[0];
+  EXPECT_NE(left_out[1].find("100000"), std::string::npos) << left_out[1];
+  left_out.clear();
+  EXPECT_EQ(choose_contexts({4095, 4096}, 4096, 2, left_out), (List{4094}));
+  ASSERT_EQ(left_out.size(), 2u);
+  EXPECT_NE(left_out[1].find("4094 are measured instead"), std::string::npos) << left_out[1];
 }
 
 TEST(SpeedBench, TheMedianIsTheMiddleOne) {

@@ -54,14 +54,21 @@ struct Surroundings {
   const VerifyOptions& verify;
 };
 
+// What was asked for as the length of a text, if a text can have it.
+Status check_length(const format::ModelFile& file, int64_t tokens) {
+  const int64_t most = file.hyper().context_length - 16, least = std::min(kShortest, most);
+  if (tokens == 0 || (tokens >= least && tokens <= most)) return {};
+  return Error{Code::invalid_argument, cat("texts of ", tokens, " tokens were asked for; with ", file.path(),
+                                           " they have ", least, " to ", most)};
+}
+
 // The longest text that the budget allows, at least far enough for the sparse attention when that is possible.
 Result<int64_t> choose_length(io::Io& io, const format::ModelFile& file, const VerifyOptions& options, VerifyRun& run) {
   Surroundings around(io, options);
   EVROS_ASSIGN(const auto engine, around.load(file.path(), sized(file, options.engine, kShortest)));
   const format::HyperParams& h = engine->model().hyper;
   run.use(*engine);
-  if (options.tokens > 0)
-    return std::max<int64_t>(1, std::min(std::max(options.tokens, kShortest), h.context_length - 16));
+  if (options.tokens > 0) return options.tokens;
   const double before = run.seconds();
   EVROS_ASSIGN(const auto digests, run.solo(verify_text(h, options.seed, 0, kShortest), repeated_cuts({1}, kShortest)));
   const double per_token = (run.seconds() - before) / kShortest;
@@ -206,7 +213,10 @@ Status run_checks(VerifyRun& run, io::Io& io, const format::ModelFile& file, int
 }  // namespace
 
 bool VerifyReport::passed() const {
-  return std::none_of(rows.begin(), rows.end(), [](const VerifyRow& row) { return row.outcome == Outcome::failed; });
+  const auto any = [&](Outcome outcome) {
+    return std::any_of(rows.begin(), rows.end(), [&](const VerifyRow& row) { return row.outcome == outcome; });
+  };
+  return any(Outcome::passed) && !any(Outcome::failed);
 }
 
 Result<VerifyReport> verify(io::Io& io, const std::string& path, const VerifyOptions& options,
@@ -214,6 +224,7 @@ Result<VerifyReport> verify(io::Io& io, const std::string& path, const VerifyOpt
   VerifyReport report;
   VerifyRun run(io, options, report, progress);
   EVROS_ASSIGN(const auto file, format::open_model(io, path));
+  EVROS_TRY(check_length(*file, options.tokens));
   EVROS_ASSIGN(const int64_t length, choose_length(io, *file, options, run));
   EVROS_TRY(run_checks(run, io, *file, length));
   report.seconds = run.seconds();

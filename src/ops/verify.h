@@ -19,8 +19,9 @@ namespace evros::ops {
 struct VerifyOptions {
   engine::EngineOptions engine;  // numerics, kv, kernels, threads, table; sizes are chosen by verify
   double budget_seconds = 60;
-  int64_t tokens = 0;  // of the longest text; 0: as many as the budget allows
-  uint64_t seed = 1;   // of the texts and of the random cuts
+  int64_t tokens =
+      0;              // of the longest text, 24 up to 16 less than the model's context; 0: as many as the budget allows
+  uint64_t seed = 1;  // of the texts and of the random cuts
   /// Opens the device that is verified; unset: engine.device says which. Anything but the CPU is also compared with the CPU.
   std::function<Result<std::unique_ptr<device::Device>>()> open;
 };
@@ -52,7 +53,7 @@ struct VerifyReport {
   uint64_t faults = 0, faults_unchanged = 0;
   double seconds = 0;
 
-  bool passed() const;  // nothing failed (what was not checked does not count)
+  bool passed() const;  // something passed and nothing failed (what was not checked counts for neither)
 };
 
 /// An error when the model cannot be opened or run at all; a failed check is a row of the report.

@@ -86,13 +86,16 @@ std::optional<double> json_number(const json::value& value) {
   return std::nullopt;
 }
 
-std::optional<std::vector<int32_t>> json_ids(const json::value& value, int32_t most) {
+std::optional<std::vector<int32_t>> json_ids(const json::value& value, int32_t most, JsonPlace& place) {
   if (!value.is_array()) return std::nullopt;
   std::vector<int32_t> ids;
   ids.reserve(value.get_array().size());
   for (const json::value& item : value.get_array()) {
     const auto id = json_integer(item);
-    if (!id || *id < 0 || *id > most) return std::nullopt;
+    if (!id || *id < 0 || *id > most) {
+      place = {cat(place.name, '[', ids.size(), ']'), &item};
+      return std::nullopt;
+    }
     ids.push_back(static_cast<int32_t>(*id));
   }
   return ids;
@@ -112,6 +115,12 @@ void Fields::refuse(std::string_view key, std::string_view wanted, std::string_v
                .message = cat(field, value == nullptr ? " is missing" : cat(" is ", json_short(*value)), "; ", wanted),
                .param = field,
                .code = std::string(code)};
+}
+
+void Fields::refuse_at(std::string_view key, const JsonPlace& place, std::string_view wanted) {
+  if (refusal_) return;
+  refusal_ = ApiError{.message = cat(prefix_, place.name, " is ", json_short(*place.value), "; ", wanted),
+                      .param = cat(prefix_, key)};
 }
 
 std::optional<bool> Fields::truth(std::string_view key) {

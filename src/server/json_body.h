@@ -22,8 +22,14 @@ std::string json_short(const boost::json::value& value);
 /// A whole number, also when written as 16.0.
 std::optional<int64_t> json_integer(const boost::json::value& value);
 std::optional<double> json_number(const boost::json::value& value);  // finite
-/// Ids of an array of whole numbers from 0 to `most`; nothing when it is anything else.
-std::optional<std::vector<int32_t>> json_ids(const boost::json::value& value, int32_t most);
+/// A value inside a field, and how messages call it: "prompt[1][3]".
+struct JsonPlace {
+  std::string name;
+  const boost::json::value* value = nullptr;
+};
+/// Ids of an array of whole numbers from 0 to `most`; nothing when it is anything else. `place`, which is the array's, then becomes
+/// that of the first wrong element, if it is an array at all.
+std::optional<std::vector<int32_t>> json_ids(const boost::json::value& value, int32_t most, JsonPlace& place);
 
 /// Typed look-ups in one object. The first failure stays in refusal() and later look-ups go on, so that a reader can run
 /// through and test once. A key that is null counts as absent, as OpenAI's clients write it. The object outlives the reader.
@@ -42,6 +48,8 @@ class Fields {
 
   /// "FIELD is SEEN; WANTED": the first sentence stays.
   void refuse(std::string_view key, std::string_view wanted, std::string_view code = "", int status = 400);
+  /// The same of a place inside a field: "prompt[3] is SEEN; WANTED", with the field as the param.
+  void refuse_at(std::string_view key, const JsonPlace& place, std::string_view wanted);
   const Refusal& refusal() const { return refusal_; }
   bool ok() const { return !refusal_; }
   /// Takes over what another reader found, after what this one did.

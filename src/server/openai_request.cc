@@ -131,12 +131,15 @@ void read_stop(Fields& fields, std::vector<std::string>& out) {
     if (good) out.emplace_back(view(value.get_string()));
     return good;
   };
-  bool good = stop->is_string() && add(*stop);
-  if (stop->is_array()) {
-    const json::array& list = stop->get_array();
-    good = list.size() <= kMostStops && std::all_of(list.begin(), list.end(), add);
+  if (!stop->is_array()) {
+    if (!add(*stop)) fields.refuse("stop", wanted);
+    return;
   }
-  if (!good) fields.refuse("stop", wanted);
+  const json::array& list = stop->get_array();
+  if (list.size() > kMostStops) return fields.refuse("stop", wanted);
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (!add(list[i])) return fields.refuse_at("stop", {cat("stop[", i, ']'), &list[i]}, wanted);
+  }
 }
 
 /// What both kinds of request have. `request` becomes the settings of every prompt.
@@ -168,9 +171,10 @@ Refusal finish(const ModelText& model, std::vector<engine::Request> requests, co
   for (const engine::Request& request : requests) {
     const auto prompt = static_cast<int64_t>(request.prompt.size());
     const int64_t most = request.reply.max_tokens;
-    if (prompt <= model.context && most <= model.context - prompt) continue;
+    if (std::max<int64_t>(most, 1) <= model.context - prompt) continue;
     return ApiError{.message = cat("the context is ", model.context, " tokens; the prompt has ", prompt,
-                                   most < 0 ? "" : cat(", and max_tokens asks for ", most, " more")),
+                                   most < 0 ? ", and the reply needs at least 1 more"
+                                            : cat(", and max_tokens asks for ", most, " more")),
                     .param = param,
                     .code = "context_length_exceeded"};
   }
@@ -248,15 +252,16 @@ Refusal read_prompts(Fields& fields, const ModelText& model, std::vector<std::ve
   if (count > static_cast<size_t>(kMostPrompts)) return refuse();
   for (size_t i = 0; i < count; ++i) {
     const json::value& one = list ? prompt->get_array()[i] : *prompt;
+    JsonPlace place{list ? cat("prompt[", i, ']') : "prompt", &one};
     std::optional<std::vector<int32_t>> ids;
     if (one.is_string()) {
       auto encoded = model.tokenizer.encode(view(one.get_string()));
       if (!encoded.ok()) return place_error(encoded.error(), "prompt");
       ids = std::move(encoded).value();
     } else {
-      ids = json_ids(one, model.tokenizer.vocab_size() - 1);
+      ids = json_ids(one, model.tokenizer.vocab_size() - 1, place);
     }
-    if (!ids || ids->empty()) return refuse();
+    if (!ids || ids->empty()) return fields.refuse_at("prompt", place, wanted), fields.refusal();
     out.push_back(std::move(*ids));
   }
   return {};
@@ -362,8 +367,11 @@ Refusal detokenize(std::string_view body, const ModelText& model, std::string& o
   Fields fields(object);
   refuse_unknown_model(fields, model);
   const json::value* tokens = fields.find("tokens");
-  const auto ids = tokens == nullptr ? std::nullopt : json_ids(*tokens, model.tokenizer.vocab_size() - 1);
-  if (!ids) fields.refuse("tokens", cat("wanted is a list of token ids from 0 to ", model.tokenizer.vocab_size() - 1));
+  JsonPlace place{"tokens", tokens};
+  const auto ids = tokens == nullptr ? std::nullopt : json_ids(*tokens, model.tokenizer.vocab_size() - 1, place);
+  const std::string wanted = cat("wanted is a list of token ids from 0 to ", model.tokenizer.vocab_size() - 1);
+  if (tokens == nullptr) fields.refuse("tokens", wanted);
+  if (tokens != nullptr && !ids) fields.refuse_at("tokens", place, wanted);
   if (!fields.ok()) return fields.refusal();
   const auto text = model.tokenizer.decode(*ids);
   if (!text.ok()) return place_error(text.error(), "tokens");

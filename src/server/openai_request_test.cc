@@ -4,6 +4,7 @@
 
 #include <boost/json.hpp>
 
+#include "base/str.h"
 #include "server/server_testing.h"
 
 namespace evros::server {
@@ -315,6 +316,55 @@ TEST(OpenAiRequest, TheErrorSaysWhatWasSeenAndWanted) {
             R"(model is "gpt-4o"; served is "tiny", "alias")");
   EXPECT_EQ(read_completions(R"({"prompt":[1,2,3],"max_tokens":510})", tiny_text(), out)->message,
             "the context is 512 tokens; the prompt has 3, and max_tokens asks for 510 more");
+}
+
+// Prompt and reply share the context, whether the reply's length was asked for or not.
+TEST(OpenAiRequest, PromptAndReplyTogetherNeverExceedTheContext) {
+  const auto refused = [](size_t prompt, const std::string& more) {
+    std::string body = R"({"prompt":[1)";
+    for (size_t i = 1; i < prompt; ++i) body += ",1";
+    Completion out;
+    const Refusal wrong = read_completions(body + "]" + more + "}", tiny_text(), out);
+    EXPECT_TRUE(!wrong || wrong->code == "context_length_exceeded");
+    return bool{wrong};
+  };
+  EXPECT_FALSE(refused(511, ""));
+  EXPECT_FALSE(refused(511, R"(,"max_tokens":1)"));
+  EXPECT_TRUE(refused(511, R"(,"max_tokens":2)"));
+  EXPECT_TRUE(refused(512, ""));
+  EXPECT_TRUE(refused(512, R"(,"max_tokens":1)"));
+  EXPECT_TRUE(refused(513, ""));
+  EXPECT_FALSE(refused(1, R"(,"max_tokens":511)"));
+  EXPECT_TRUE(refused(1, R"(,"max_tokens":512)"));
+}
+
+// Of a list the element counts, not how long the list is.
+TEST(OpenAiRequest, TheWrongElementOfAListIsNamedWithItsValue) {
+  const std::pair<const char*, std::string> prompts[] = {
+      {"[99999]", "prompt[0] is 99999; "},          {"[1,2,-1]", "prompt[2] is -1; "},
+      {"[1,\"a\"]", "prompt[1] is \"a\"; "},        {"[1,1.5]", "prompt[1] is 1.5; "},
+      {"[[1],[2,4096]]", "prompt[1][1] is 4096; "}, {"[\"a\",[]]", "prompt[1] is an array of 0; "},
+      {"[\"a\",\"\"]", "prompt[1] is \"\"; "},      {"[\"a\",7]", "prompt[1] is 7; "}};
+  Completion out;
+  for (const auto& [list, seen] : prompts) {
+    const Refusal wrong = read_completions(cat(R"({"prompt":)", list, "}"), tiny_text(), out);
+    ASSERT_TRUE(wrong) << list;
+    EXPECT_TRUE(wrong->message.starts_with(seen)) << wrong->message;
+    EXPECT_EQ(wrong->param, "prompt");
+  }
+  const std::pair<const char*, std::string> stops[] = {
+      {R"(["a",1])", "stop[1] is 1; "}, {R"(["",1])", "stop[0] is \"\"; "}, {R"([null])", "stop[0] is null; "}};
+  for (const auto& [list, seen] : stops) {
+    const Refusal wrong = read_completions(cat(R"({"prompt":"a","stop":)", list, "}"), tiny_text(), out);
+    ASSERT_TRUE(wrong) << list;
+    EXPECT_TRUE(wrong->message.starts_with(seen)) << wrong->message;
+    EXPECT_EQ(wrong->param, "stop");
+  }
+  std::string text;
+  const Refusal wrong = detokenize(R"({"tokens":[1,2,4096]})", tiny_text(), text);
+  ASSERT_TRUE(wrong);
+  EXPECT_TRUE(wrong->message.starts_with("tokens[2] is 4096; ")) << wrong->message;
+  EXPECT_EQ(wrong->param, "tokens");
 }
 
 TEST(OpenAiRequest, EveryNameOfTheModelIsTaken) {

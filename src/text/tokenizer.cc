@@ -45,7 +45,7 @@ struct Tokenizer::Impl {
   explicit Impl(size_t merges) : table(merges) {}
 
   Status load_tokens(const Vocabulary& vocabulary);
-  Status load_merges(const Vocabulary& vocabulary);
+  Status load_merges(const Vocabulary& vocabulary, std::string_view where);
   Status load_eos(const std::vector<int64_t>& ids);
 
   Status encode_pieces(std::string_view text, std::vector<int32_t>& out) const;
@@ -110,7 +110,13 @@ Status Tokenizer::Impl::load_tokens(const Vocabulary& vocabulary) {
   return {};
 }
 
-Status Tokenizer::Impl::load_merges(const Vocabulary& vocabulary) {
+Status Tokenizer::Impl::load_merges(const Vocabulary& vocabulary, std::string_view where) {
+  // Without merges text would become single bytes, of which the model knows nothing.
+  for (size_t id = 0; vocabulary.merges.empty() && id < types.size(); ++id) {
+    if (types[id] != kTokenNormal || bytes_of(static_cast<int64_t>(id)).size() < 2) continue;
+    return Error{Code::bad_file, cat(where, " is missing or empty; wanted the merges that make the token ", id, ' ',
+                                     detail::quote(vocabulary.tokens[id].text), " and others of more than one byte")};
+  }
   for (size_t i = 0; i < vocabulary.merges.size(); ++i) {
     const Merge& merge = vocabulary.merges[i];
     if (!table.add(merge.left, merge.right, merge.result)) {
@@ -143,7 +149,7 @@ Result<Tokenizer> Tokenizer::create(const TokenizerSpec& spec) {
   impl->nfc = spec.nfc.value_or(vocabulary.nfc);
   EVROS_ASSIGN(impl->pre_tokenizer, PreTokenizer::create(vocabulary.pattern));
   EVROS_TRY(impl->load_tokens(vocabulary));
-  EVROS_TRY(impl->load_merges(vocabulary));
+  EVROS_TRY(impl->load_merges(vocabulary, spec.tokenizer_json.empty() ? "tokenizer.ggml.merges" : "model.merges"));
   EVROS_TRY(impl->load_eos(spec.eos_ids));
   Tokenizer tokenizer;
   tokenizer.impl_ = std::move(impl);

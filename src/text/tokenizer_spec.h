@@ -24,7 +24,7 @@ struct TokenizerSpec {
   std::string model;                 // "gpt2"
   std::string pre;                   // "qwen35", "qwen2"
   std::vector<std::string> tokens;   // by id
-  std::vector<int32_t> token_types;  // TokenType by id; empty: all normal
+  std::vector<int32_t> token_types;  // TokenType by id
   std::vector<std::string> merges;   // "left right", most urgent first
   std::vector<int64_t> eos_ids;      // ids that end a reply
   std::optional<bool> nfc;           // normalise to NFC first; unset: what tokenizer.json says, or true for the arrays,

@@ -109,13 +109,19 @@ Result<Vocabulary> vocabulary_from_arrays(const TokenizerSpec& spec) {
   if (spec.tokens.empty()) return Error{Code::bad_file, cat(kTokens, " is missing or empty")};
   if (spec.tokens.size() > size_t{INT32_MAX})
     return Error{Code::bad_file, cat(kTokens, " has ", spec.tokens.size(), " entries")};
-  if (!spec.token_types.empty() && spec.token_types.size() != spec.tokens.size()) {
+  // A file without kinds would have its markers matched as plain text, and answers would never end.
+  if (spec.token_types.empty()) {
+    return Error{Code::bad_file,
+                 cat("tokenizer.ggml.token_type is missing or empty; wanted one number for each of the ",
+                     spec.tokens.size(), " tokens")};
+  }
+  if (spec.token_types.size() != spec.tokens.size()) {
     return Error{Code::bad_file, cat("tokenizer.ggml.token_type has ", spec.token_types.size(), " entries, but ",
                                      kTokens, " has ", spec.tokens.size())};
   }
   vocabulary.tokens.resize(spec.tokens.size());
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
-    const int32_t type = spec.token_types.empty() ? static_cast<int32_t>(kTokenNormal) : spec.token_types[id];
+    const int32_t type = spec.token_types[id];
     if (type < kTokenNormal || type > kTokenByte) {
       return Error{Code::bad_file, cat("tokenizer.ggml.token_type of token ", id, " is ", type, "; known are 1 to 6")};
     }
