@@ -36,16 +36,6 @@ struct alignas(64) TileShapes {
 // dots.
 inline constexpr TileShapes kTileShapes = {1, 0, {}, {32, 64, 64, 64, 64, 64, 64}, {16, 8, 8, 16, 16, 16, 16}};
 
-/// Tiles have these shapes, in this thread, while one exists; then they are released, so that the operating system need not
-/// save them.
-class TilesInUse {
- public:
-  EVROS_INLINE TilesInUse() { _tile_loadconfig(&kTileShapes); }
-  EVROS_INLINE ~TilesInUse() { _tile_release(); }
-  TilesInUse(const TilesInUse&) = delete;
-  TilesInUse& operator=(const TilesInUse&) = delete;
-};
-
 /// Asks for memory ahead of its use, a little at a time: a processor takes few requests at once, and waits when there are more.
 struct Ahead {
   const std::byte* at;
@@ -223,7 +213,8 @@ EVROS_INLINE void tile_segment(const StripWork& work, const TileWeights<Format>&
 
 template <typename Format>
 void tile_strip(const StripWork& work, Sums& sums) {
-  const TilesInUse tiles;
+  // Not by an object's destructor, which would need code that is shared with other tables for exceptions that nobody throws.
+  _tile_loadconfig(&kTileShapes);
   const int tiles_of_vectors = (work.columns + kTileColumns - 1) / kTileColumns;
   const int sums_of_vectors = (work.columns + kSumColumns - 1) / kSumColumns;
   sums.clear(sums_of_vectors * kSumColumns);
@@ -239,6 +230,7 @@ void tile_strip(const StripWork& work, Sums& sums) {
       tile_segment(work, w, k0 / kSegment, groups, t * kTileColumns, ahead, sums);
     }
   }
+  _tile_release();  // so that the operating system need not save them
 }
 
 }  // namespace simd
