@@ -70,7 +70,8 @@ Result<std::vector<MetadataEntry>> metadata_of(const std::string& text, const st
   const auto add = [&](const boost::json::object& object, const std::string& prefix) {
     for (const auto& [key, value] : object) {
       const auto kind = boost::json::to_string(value.kind());
-      const auto element = [&](uint64_t i) { return boost::json::serialize(value.get_array()[i]); };
+      // A name of its own: Clang 14 does not let a lambda have one of a binding's.
+      const auto element = [&array = value](uint64_t i) { return boost::json::serialize(array.get_array()[i]); };
       entries.push_back(
           {prefix + std::string(key.data(), key.size()), std::string(kind.data(), kind.size()), json_short(value),
            value.is_array() ? json_list(value.get_array().size(), element) : boost::json::serialize(value)});
