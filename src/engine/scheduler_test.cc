@@ -356,7 +356,8 @@ TEST_F(SchedulerTest, RefusalsComeBeforeAnyWorkAndHaveNumbers) {
 TEST_F(SchedulerTest, AReplyWithoutALengthEndsWhereTheLongestOneThatMayBeAskedForDoes) {
   start();
   Request open_ended = request(kPrompts[0], -1);
-  while (open_ended.prompt.size() < 500) open_ended.prompt.push_back(open_ended.prompt[open_ended.prompt.size() % 7]);
+  const std::vector<int32_t> once = open_ended.prompt;
+  while (open_ended.prompt.size() < 500) open_ended.prompt.push_back(once[open_ended.prompt.size() % once.size()]);
   const auto room = static_cast<int64_t>(512 - open_ended.prompt.size());
   Request asked = open_ended;
   asked.reply.max_tokens = room;
