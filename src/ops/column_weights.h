@@ -36,7 +36,8 @@ class ColumnWeights {
 
   /// Equal for equal numbers: names and digests of all sums and counts. "" for none.
   std::string identity() const;
-  /// Of a file with a tensor that was weighted: says in its keys by what text it was weighted, under the names that llama.cpp uses: quantize.imatrix.*.
+  /// Says in a file's keys by what text its tensors were weighted, under the names that llama.cpp uses: quantize.imatrix.*. For
+  /// files of which a tensor was.
   void set_keys(format::GgufWriter& writer) const;
 
  private:
